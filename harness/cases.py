@@ -1,0 +1,238 @@
+"""Case lists -> seeded inputs, the float64 answer and the limits of each case, one case at a time.
+
+The random stream of a case depends on (seed, problem id, case name) alone, so that any case can be repeated by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import secrets
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from harness import check
+from harness.check import ErrorLimits
+from harness.devices.base import Argument
+from harness.errors import ProblemError, UsageError
+from harness.expressions import ExpressionError, evaluate
+from harness.problem import CaseSpec, Problem
+from harness.signature import NUMPY_TYPES, Parameter, Scalar, Tensor, ctype
+
+_FUNCTIONS = ("make_inputs", "expected", "honest", "cost")
+Inputs = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The least that any kernel must move and compute for a case."""
+
+    bytes: int
+    flops: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case, ready to run and to check."""
+
+    name: str
+    parameters: Mapping[str, object]  # as in problem.yaml
+    arguments: list[Argument]  # in the order of the signature; an output's array is uninitialised
+    expected: dict[str, np.ndarray]  # output name -> float64
+    limits: dict[str, ErrorLimits]  # output name -> how far it may stray
+    axes: dict[str, tuple[str, ...]]  # output name -> its dimensions as problem.yaml writes them
+    cost: Cost
+
+
+def fresh_seed() -> int:
+    """A secret seed of 63 bits, for a judging that gave none."""
+    return secrets.randbits(63)
+
+
+def select(problem: Problem, selection: str | None = None) -> tuple[CaseSpec, ...]:
+    """The cases that a selection names, in the problem's order: None or "tests", "benchmarks", or names and globs
+    separated by commas. Raises UsageError for a name that no case has."""
+    if selection in (None, "tests"):
+        return problem.tests
+    if selection == "benchmarks":
+        return problem.benchmarks
+    everything = problem.tests + problem.benchmarks
+    patterns = [part.strip() for part in selection.split(",") if part.strip()]
+    for pattern in patterns or [selection]:
+        if not any(fnmatchcase(case.name, pattern) for case in everything):
+            names = ", ".join(case.name for case in everything)
+            raise UsageError(f"{problem.id} has no case {pattern!r}; tests, benchmarks, or of these: {names}")
+    return tuple(case for case in everything if any(fnmatchcase(case.name, pattern) for pattern in patterns))
+
+
+def build(problem: Problem, selection: str | None, seed: int) -> Iterator[Case]:
+    """The selected cases, each built when it is asked for. Raises UsageError at once, ProblemError while building."""
+    specs = select(problem, selection)
+    reference = load_reference(problem)
+    return (build_one(problem, reference, spec, seed) for spec in specs)
+
+
+def build_one(problem: Problem, reference: ModuleType, spec: CaseSpec, seed: int) -> Case:
+    """One case. Raises ProblemError where the reference fails or does not keep to the signature."""
+    call = _Caller(problem, spec)
+    inputs = call(reference.make_inputs, dict(spec.parameters), _generator(problem, spec, seed))
+    arguments = _arguments(call, problem, inputs, spec)
+    expected = call(reference.expected, inputs)
+    _check_outputs(call, arguments, expected, np.float64, "expected")
+    return Case(
+        name=spec.name,
+        parameters=spec.parameters,
+        arguments=arguments,
+        expected=expected,
+        limits=_limits(call, problem, reference, inputs, arguments, expected),
+        axes={tensor.name: tensor.shape for tensor in problem.outputs},
+        cost=_cost(call, call(reference.cost, inputs)),
+    )
+
+
+def load_reference(problem: Problem) -> ModuleType:
+    """The problem's reference.py as a module. Raises ProblemError where it does not load or lacks a function."""
+    file = problem.directory / "reference.py"
+    name = f"judge_reference_{problem.id}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ProblemError(f"{file}: cannot be loaded as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses in it look themselves up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ProblemError(f"{file}: {type(error).__name__}: {error}") from error
+    missing = [function for function in _FUNCTIONS if not callable(getattr(module, function, None))]
+    if missing:
+        raise ProblemError(f"{file}: no function {missing[0]}; it must define {', '.join(_FUNCTIONS)}")
+    return module
+
+
+@dataclass(frozen=True)
+class _Caller:
+    """Calls reference code; whatever goes wrong names the problem, the case and the function."""
+
+    problem: Problem
+    spec: CaseSpec
+
+    def error(self, function: str, message: str) -> ProblemError:
+        file = self.problem.directory / "reference.py"
+        return ProblemError(f"{file}: {function}() on case {self.spec.name}: {message}")
+
+    def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except Exception as error:
+            raise self.error(function.__name__, f"{type(error).__name__}: {error}") from error
+
+
+def _generator(problem: Problem, spec: CaseSpec, seed: int) -> np.random.Generator:
+    digest = hashlib.sha256(f"{problem.id}/{spec.name}".encode()).digest()
+    return np.random.default_rng(np.random.SeedSequence([seed, int.from_bytes(digest[:16], "little")]))
+
+
+def _arguments(call: _Caller, problem: Problem, inputs: Inputs, spec: CaseSpec) -> list[Argument]:
+    wanted = {p.name for p in problem.signature if isinstance(p, Scalar) or p.role != "out"}
+    if not isinstance(inputs, dict) or set(inputs) != wanted:
+        raise call.error("make_inputs", f"must return a dict of exactly {', '.join(sorted(wanted))}")
+    for scalar in (p for p in problem.signature if isinstance(p, Scalar)):
+        _check_scalar(call, scalar, inputs[scalar.name])
+    sizes = {name: value for name, value in {**spec.parameters, **inputs}.items() if isinstance(value, int)}
+    arguments = [_argument(call, parameter, inputs, sizes) for parameter in problem.signature]
+    total = sum(a.value.nbytes for a in arguments if isinstance(a.value, np.ndarray))
+    if total > problem.limits.memory_mib << 20:
+        limit = problem.limits.memory_mib
+        raise call.error("make_inputs", f"the tensors take {total >> 20} MiB, limits.memory_mib allows {limit}")
+    return arguments
+
+
+def _argument(call: _Caller, parameter: Parameter, inputs: Inputs, sizes: Mapping[str, int]) -> Argument:
+    kind = ctype(parameter)
+    if isinstance(parameter, Scalar):
+        return Argument(parameter.name, inputs[parameter.name], "scalar", kind)
+    shape = _shape(call, parameter, sizes)
+    if parameter.role == "out":
+        return Argument(parameter.name, np.empty(shape, NUMPY_TYPES[kind]), parameter.role, kind)
+    array = inputs[parameter.name]
+    _check_array(call, "make_inputs", parameter.name, array, shape, NUMPY_TYPES[kind])
+    array.flags.writeable = False  # expected() and honest() must see what the kernel sees
+    return Argument(parameter.name, array, parameter.role, kind)
+
+
+def _check_scalar(call: _Caller, parameter: Scalar, value: object) -> None:
+    if parameter.type == "int":
+        good = type(value) is int and -(2**31) <= value < 2**31
+    else:
+        good = type(value) is float and np.isfinite(value) and float(np.float32(value)) == value
+    if not good:
+        needs = "an int of 32 bits" if parameter.type == "int" else "a finite float that float32 holds exactly"
+        raise call.error("make_inputs", f"{parameter.name} must be {needs}, found {value!r}")
+
+
+def _shape(call: _Caller, tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    try:
+        shape = tuple(evaluate(dimension, sizes) for dimension in tensor.shape)
+    except ExpressionError as error:
+        raise call.error("make_inputs", f"shape of {tensor.name}: {error}") from None
+    if min(shape) < 1:
+        raise call.error("make_inputs", f"shape of {tensor.name} is {shape}; every dimension must be at least 1")
+    return shape
+
+
+def _check_array(
+    call: _Caller, function: str, name: str, array: object, shape: tuple[int, ...], dtype: type[np.generic]
+) -> None:
+    if not isinstance(array, np.ndarray):
+        raise call.error(function, f"{name} must be an array, found {type(array).__name__}")
+    if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
+        wanted, found = f"{np.dtype(dtype)} {shape}", f"{array.dtype} {array.shape}"
+        raise call.error(function, f"{name} must be a C-contiguous array of {wanted}, found {found}")
+
+
+def _check_outputs(
+    call: _Caller, arguments: list[Argument], outputs: object, dtype: type[np.generic], function: str
+) -> None:
+    checked = [a for a in arguments if a.role in ("out", "inout")]
+    wanted = {a.name: a.value.shape for a in checked if isinstance(a.value, np.ndarray)}
+    if not isinstance(outputs, dict) or set(outputs) != set(wanted):
+        raise call.error(function, f"must give a dict of exactly {', '.join(wanted)}")
+    for name, shape in wanted.items():
+        _check_array(call, function, name, outputs[name], shape, dtype)
+        if np.isnan(outputs[name]).any():
+            raise call.error(function, f"{name} holds NaN")
+
+
+def _cost(call: _Caller, cost: object) -> Cost:
+    if not isinstance(cost, dict) or set(cost) != {"bytes", "flops"} or not all(type(x) is int for x in cost.values()):
+        raise call.error("cost", f"must return a dict of the ints bytes and flops, found {cost!r}")
+    return Cost(cost["bytes"], cost["flops"])
+
+
+def _limits(
+    call: _Caller,
+    problem: Problem,
+    reference: ModuleType,
+    inputs: Inputs,
+    arguments: list[Argument],
+    expected: dict[str, np.ndarray],
+) -> dict[str, ErrorLimits]:
+    def honest() -> list[dict[str, np.ndarray]]:
+        return list(reference.honest(inputs))
+
+    for tensor in problem.outputs:
+        if tensor.check == "rows" and not np.isfinite(expected[tensor.name]).all():
+            raise call.error("expected", f"{tensor.name} is not finite, which `check: rows` cannot compare")
+    models = call(honest)
+    for model in models:
+        _check_outputs(call, arguments, model, np.float32, "honest")
+    return {
+        tensor.name: check.limits_for(tensor.check, expected[tensor.name], [model[tensor.name] for model in models])
+        for tensor in problem.outputs
+    }

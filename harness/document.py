@@ -1,0 +1,146 @@
+"""Strict reading of a YAML file: every complaint names the file, the line, the key and what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+
+from harness.errors import ProblemError
+
+T = TypeVar("T")
+_REQUIRED = object()
+_KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
+
+
+class Section:
+    """One mapping of the file. Keys are taken one by one; `finish` complains about those nobody took."""
+
+    def __init__(self, file: Path, node: yaml.Node, path: str = "") -> None:
+        self.file = file
+        self.path = path
+        self.line = node.start_mark.line + 1
+        if not isinstance(node, yaml.MappingNode):
+            raise self.error("must be a mapping of keys to values")
+        self._nodes: dict[str, yaml.Node] = {}
+        self._known: list[str] = []
+        for key, value in node.value:
+            self._add(key, value)
+
+    def _add(self, key: yaml.Node, value: yaml.Node) -> None:
+        name = key.value if isinstance(key, yaml.ScalarNode) else "?"
+        line = key.start_mark.line + 1
+        if name in self._nodes:
+            raise ProblemError(f"{self.file}:{line}: {self._place(name)}: the key stands here twice; remove one")
+        self._nodes[name] = value
+
+    def _place(self, key: str = "") -> str:
+        return ".".join(part for part in (self.path, key) if part) or "the file"
+
+    def error(self, message: str, key: str = "") -> ProblemError:
+        """A ProblemError that points at `key` of this mapping, or at the mapping itself."""
+        node = self._nodes.get(key) if key else None
+        line = node.start_mark.line + 1 if node else self.line
+        return ProblemError(f"{self.file}:{line}: {self._place(key)}: {message}")
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._nodes
+
+    def names(self) -> list[str]:
+        """All keys, for mappings whose keys are names that the author chose."""
+        return list(self._nodes)
+
+    def value(self, key: str, default: object = _REQUIRED) -> object:
+        """The plain Python value of a key, of whatever type."""
+        self._known.append(key)
+        if key in self._nodes:
+            return yaml.constructor.SafeConstructor().construct_object(self._nodes[key], deep=True)
+        if default is _REQUIRED:
+            raise self.error(f"the key {key!r} is missing")
+        return default
+
+    def take(self, key: str, kind: type[T], default: object = _REQUIRED) -> T:
+        """The value of a key, which must be of this type (a whole number also counts as a float)."""
+        value = self.value(key, default)
+        if kind is float and type(value) is int:
+            value = float(value)
+        if type(value) is not kind:
+            hint = "; YAML wants a dot in a number with an exponent: 1.0e-3" if kind is float else ""
+            raise self.error(f"must be {_KINDS[kind]}, found {value!r}{hint}", key)
+        return value
+
+    def take_if_there(self, key: str, kind: type[T]) -> T | None:
+        """As `take`, or None where the key is absent."""
+        self._known.append(key)
+        return self.take(key, kind) if key in self else None
+
+    def choice(self, key: str, allowed: tuple[str, ...], default: object = _REQUIRED) -> str:
+        """A text that is one of `allowed`."""
+        value = self.take(key, str, default)
+        if value not in allowed:
+            raise self.error(f"found {value!r}, allowed: {', '.join(allowed)}", key)
+        return value
+
+    def words(self, key: str, default: object = _REQUIRED) -> tuple[str, ...]:
+        """A list of texts; numbers are taken as their text, so that `shape: [rows, 4]` reads well."""
+        values = self.take(key, list, default)
+        if not all(type(value) in (str, int) for value in values):
+            raise self.error(f"must be a list of texts, found {values!r}", key)
+        return tuple(str(value) for value in values)
+
+    def section(self, key: str) -> Section:
+        """The mapping under a key."""
+        self.value(key)
+        return Section(self.file, self._nodes[key], self._place(key))
+
+    def sections(self, key: str) -> list[Section]:
+        """The list of mappings under a key."""
+        self.take(key, list)
+        items = self._nodes[key].value
+        return [Section(self.file, node, f"{self._place(key)}[{i}]") for i, node in enumerate(items)]
+
+    def unique(self, key: str, names: list[str]) -> None:
+        """Raises ProblemError when the names under `key` are not all different."""
+        for name in names:
+            if names.count(name) > 1:
+                raise self.error(f"the name {name!r} stands here {names.count(name)} times; names must differ", key)
+
+    def finish(self) -> None:
+        """Raises ProblemError when a key was left that nobody knows."""
+        for key in self._nodes:
+            if key not in self._known:
+                raise self.error(f"unknown key; allowed: {', '.join(self._known)}", key)
+
+
+def read(file: Path) -> Section:
+    """The top mapping of a YAML file. Raises ProblemError: no such file, not UTF-8, a BOM, a tab, bad YAML."""
+    text = read_text(file)
+    if "\t" in text:
+        raise ProblemError(f"{file}:{text[: text.index(chr(9))].count(chr(10)) + 1}: a tab; use spaces")
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if node is None:
+            raise ProblemError(f"{file}:1: the file is empty")
+        section = Section(file, node)
+        yaml.safe_load(text)  # bad scalars, such as an impossible date, show here and not half-way
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ProblemError(f"{file}: not valid YAML: {_one_line(error)}") from None
+    return section
+
+
+def read_text(file: Path) -> str:
+    """A text file of a problem directory. Raises ProblemError: no such file, not UTF-8, a BOM."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ProblemError(f"{file}: cannot read it: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ProblemError(f"{file}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+    if text.startswith("\ufeff"):
+        raise ProblemError(f"{file}:1: starts with a byte order mark; save the file as UTF-8 without BOM")
+    return text
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
