@@ -1,0 +1,156 @@
+"""The emulator as a device: memory of one case, replay of its plan, findings.
+
+Tensors that solve() may only read are read-only; outputs and scratch start as poison and are tracked word by word, so
+that a read of what nobody wrote, and an output that nobody wrote, are both seen.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+
+import numpy as np
+
+from harness import cards
+from harness.devices.base import Argument, Program, RunLimits, RunResult
+from harness.devices.emulated import Places, Reporter
+from harness.devices.names import readable
+from harness.emulator import ptx
+from harness.emulator.errors import UnsupportedPtx
+from harness.emulator.host import user_line
+from harness.emulator.launch import Launcher, shape_of
+from harness.emulator.memory import Memory, Region, load_variables
+from harness.emulator.program import Program as EmulatedProgram
+from harness.plan import FIRST_TENSOR_ID, Buffer, Copy, Launch, LaunchPlan, Memset, Step, Upload, locate
+from harness.planner import PlanFault, make_plan
+from harness.results import Finding
+from harness.verdict import FindingKind, Verdict, verdict_of
+
+
+@lru_cache(maxsize=2)
+def emulated(text: str) -> EmulatedProgram:
+    """The program of a PTX text; its kernels are compiled when they are first launched."""
+    return EmulatedProgram(ptx.parse(text))
+
+
+class EmulatorDevice:
+    """Runs submissions on the host's processor."""
+
+    name = "cpu"
+
+    def run(self, program: Program, arguments: list[Argument], limits: RunLimits, seed: int) -> RunResult:
+        """See harness.devices.base.Device."""
+        start = time.monotonic()
+        try:
+            compiled = emulated(program.ptx)
+            plan = make_plan(program, arguments, cards.get(program.card), limits)
+        except PlanFault as fault:
+            return _nothing_ran(arguments, fault.findings, time.monotonic() - start)
+        except UnsupportedPtx as error:
+            finding = Finding(FindingKind.UNSUPPORTED, f"The emulator does not know this: {error.what}.", program.source_name)
+            return _nothing_ran(arguments, (finding,), time.monotonic() - start)
+        run = _Run(program, compiled, arguments, plan, limits, start)
+        run.replay()
+        return run.result()
+
+
+def _nothing_ran(arguments: list[Argument], findings: tuple[Finding, ...], seconds: float) -> RunResult:
+    outputs = {a.name: np.full_like(a.value, np.nan) for a in arguments if a.role in ("out", "inout") and isinstance(a.value, np.ndarray)}
+    return RunResult(outputs, findings, seconds=seconds, unwritten={n: o.size for n, o in outputs.items()})
+
+
+class _Run:
+    """One case."""
+
+    def __init__(self, program: Program, compiled: EmulatedProgram, arguments: list[Argument], plan: LaunchPlan,
+                 limits: RunLimits, start: float):  # fmt: skip
+        self.file, self.compiled, self.arguments, self.plan = program.source_name, compiled, arguments, plan
+        self.limits, self.start = limits, start
+        self.memory = Memory()
+        load_variables(self.memory, compiled)
+        self.tensors: dict[int, Argument] = {}
+        for k, a in enumerate(arguments):
+            if isinstance(a.value, np.ndarray):
+                self._place_tensor(FIRST_TENSOR_ID + k, a, a.value)
+        for b in plan.scratch:
+            self.memory.add(b, tracked=True)
+        self.reporter = Reporter(compiled.module, self.file, self.memory, self.tensors)
+        self.launcher = Launcher(self.memory, limits.threads)
+        self.findings: list[Finding] = []
+        self.stdout = plan.stdout
+        self.used = 0
+
+    def _place_tensor(self, number: int, a: Argument, value: np.ndarray) -> None:
+        buffer = Buffer(number, a.name, value.nbytes)
+        self.tensors[number] = a
+        if a.role == "out":
+            self.memory.add(buffer, tracked=True)
+        else:
+            self.memory.add(buffer, value, writable=a.role == "inout")
+
+    def replay(self) -> None:
+        """The plan's steps in order, up to the first that fails."""
+        for step in self.plan.steps:
+            if not self._step(step) or any(verdict_of(f.kind) is Verdict.UNSUPPORTED for f in self.findings):
+                return
+
+    def _step(self, step: Step) -> bool:
+        match step:
+            case Launch():
+                return self._launch(step)
+            case Memset():
+                region, offset = self._region(step.dst)
+                region.data[offset : offset + step.nbytes] = step.value & 0xFF
+                self.memory.mark_written(region, offset, step.nbytes)
+            case Upload():
+                region, offset = self._region(step.dst)
+                region.data[offset : offset + len(step.data)] = np.frombuffer(step.data, np.uint8)
+                self.memory.mark_written(region, offset, len(step.data))
+            case Copy():
+                self._copy(step)
+        return True
+
+    def _region(self, address: int) -> tuple[Region, int]:
+        number, offset = locate(address)
+        return self.memory.regions[number], offset
+
+    def _copy(self, step: Copy) -> None:
+        (source, a), (target, b) = self._region(step.src), self._region(step.dst)
+        target.data[b : b + step.nbytes] = source.data[a : a + step.nbytes].copy()
+        if target.shadow is not None:
+            words = slice(b // 4, (b + step.nbytes + 3) // 4)
+            known = source.shadow[a // 4 : a // 4 + (words.stop - words.start)] if source.shadow is not None else 1
+            target.shadow[words] = known
+
+    def _launch(self, step: Launch) -> bool:
+        left = self.limits.seconds - (time.monotonic() - self.start)
+        try:
+            kernel = self.compiled.kernel(step.kernel, shape_of(step.block))
+        except UnsupportedPtx as error:
+            file, line = user_line(self.compiled.module, error.loc, self.file)  # type: ignore[arg-type]
+            message = f"The emulator does not know this: {error.what}."
+            self.findings.append(Finding(FindingKind.UNSUPPORTED, message, file or self.file, line, kernel=readable(step.kernel)))
+            return False
+        budget = max(1, (self.limits.instructions // 32 - self.used))
+        outcome = self.launcher.launch(kernel, step.grid, step.block, step.shared_bytes, step.args, budget, max(left, 0.01))
+        self.used += outcome.instructions
+        places = Places(kernel, step, readable(step.kernel))
+        self.stdout += self.reporter.printed(outcome)
+        self.findings += self.reporter.findings(places, outcome)
+        return outcome.fault is None
+
+    def result(self) -> RunResult:
+        outputs, unwritten = {}, {}
+        for number, a in self.tensors.items():
+            if a.role == "in":
+                continue
+            assert isinstance(a.value, np.ndarray)
+            region = self.memory.regions[number]
+            outputs[a.name] = region.data.view(a.value.dtype).reshape(a.value.shape).copy()
+            if region.shadow is not None:
+                words = (region.buffer.nbytes + 3) // 4
+                missing = int(words - np.count_nonzero(region.shadow[:words]))
+                if missing:
+                    unwritten[a.name] = missing * 4 // a.value.itemsize
+        stdout = self.stdout.encode()[: self.limits.stdout_bytes].decode(errors="ignore")
+        return RunResult(outputs, tuple(self.findings), stdout, time.monotonic() - self.start, unwritten)

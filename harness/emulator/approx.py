@@ -1,0 +1,140 @@
+"""The approximate functions of PTX (ex2, lg2, sin, cos, tanh .approx.f32) as polynomials in LLVM IR.
+
+The hardware uses tables; bits differ, errors are within what the PTX ISA documents: ex2 2 ulp, lg2 2^-22
+relative (absolute near 1), sin and cos 2^-20.5 absolute in [-pi, pi], tanh 2^-11 relative. Coefficients: ex2 and lg2
+are minimax fits made with Remez exchange (tests/test_emulator_approx.py measures the error against float64).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.emulator.lower import Lowering
+
+# 2**f for f in [-1/2, 1/2]: degree 6, relative error 2e-9 before rounding
+_EX2 = (1.0, 0.6931471880289533, 0.24022651084544284, 0.05550347389603331, 0.009618030823479246, 0.001339262330520404,
+        0.0001547174214226263)  # fmt: skip
+_TINY = 1.1754943508222875e-38  # least normal float
+
+
+def flush(lo: Lowering, value: str, kind: str) -> str:
+    """Subnormals to zero of the same sign (.ftz)."""
+    size = lo.call("fabs", kind, value)
+    small = lo.let(f"fcmp olt {lo.T(kind)} {size}, {lo.constant(_TINY, kind)}")
+    zero = lo.call("copysign", kind, lo.constant(0.0, kind), value)
+    return lo.let(f"select {lo.T('i1')} {small}, {lo.T(kind)} {zero}, {lo.T(kind)} {value}")
+
+
+def _polynomial(lo: Lowering, x: str, coefficients: tuple[float, ...]) -> str:
+    value = lo.constant(_single(coefficients[-1]), "float")
+    for c in reversed(coefficients[:-1]):
+        value = lo.call("fma", "float", value, x, lo.constant(_single(c), "float"))
+    return value
+
+
+def _single(value: float) -> float:
+    import struct
+
+    return float(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
+def ex2(lo: Lowering, x: str) -> str:
+    """2**x: split into a whole and a fraction in [-1/2, 1/2]; scale in two steps, so that subnormal results are right."""
+    t, ti = lo.T("float"), lo.T("i32")
+    # NaN is put aside by the comparison-free clamp below (maxnum returns the number) and restored at the end.
+    low = lo.call("maxnum", "float", x, lo.constant(-151.0, "float"))
+    clamped = lo.call("minnum", "float", low, lo.constant(128.0, "float"))
+    whole = lo.call("rint", "float", clamped)
+    fraction = lo.let(f"fsub {t} {clamped}, {whole}")
+    value = _polynomial(lo, fraction, _EX2)
+    n = lo.let(f"fptosi {t} {whole} to {ti}")
+    half = lo.let(f"ashr {ti} {n}, {lo.constant(1, 'i32')}")
+    for part in (half, lo.let(f"sub {ti} {n}, {half}")):
+        biased = lo.let(f"add {ti} {part}, {lo.constant(127, 'i32')}")
+        bits = lo.let(f"shl {ti} {biased}, {lo.constant(23, 'i32')}")
+        value = lo.let(f"fmul {t} {value}, {lo.let(f'bitcast {ti} {bits} to {t}')}")
+    nan = lo.let(f"fcmp uno {t} {x}, {x}")
+    return lo.let(f"select {lo.T('i1')} {nan}, {t} {x}, {t} {value}")
+
+
+# log2(1 + f) = f * P(f) for f in [sqrt(1/2) - 1, sqrt(2) - 1]: degree 8
+_LG2 = (1.4426950338562724, -0.7213475176079137, 0.48089969943186, -0.36067387158665, 0.28847202880155, -0.24057571706166,
+        0.20972139768416, -0.18560254398062, 0.11370471962013)  # fmt: skip
+
+
+def lg2(lo: Lowering, x: str) -> str:
+    """log2(x): exponent plus a polynomial of the mantissa in [sqrt(1/2), sqrt(2))."""
+    t, ti = lo.T("float"), lo.T("i32")
+    small = lo.let(f"fcmp olt {t} {x}, {lo.constant(_TINY, 'float')}")
+    grown = lo.let(f"fmul {t} {x}, {lo.constant(2.0**23, 'float')}")
+    y = lo.let(f"select {lo.T('i1')} {small}, {t} {grown}, {t} {x}")
+    bits = lo.let(f"bitcast {t} {y} to {ti}")
+    shifted = lo.let(f"sub {ti} {bits}, {lo.constant(0x3F3504F3, 'i32')}")  # sqrt(1/2)
+    exponent = lo.let(f"ashr {ti} {shifted}, {lo.constant(23, 'i32')}")
+    mantissa_bits = lo.let(f"sub {ti} {bits}, {lo.let(f'shl {ti} {exponent}, {lo.constant(23, _I32)}')}")
+    mantissa = lo.let(f"bitcast {ti} {mantissa_bits} to {t}")
+    f = lo.let(f"fsub {t} {mantissa}, {lo.constant(1.0, 'float')}")
+    fewer = lo.let(f"sub {ti} {exponent}, {lo.constant(23, 'i32')}")
+    power = lo.let(f"select {lo.T('i1')} {small}, {ti} {fewer}, {ti} {exponent}")
+    value = lo.call("fma", "float", _polynomial(lo, f, _LG2), f, lo.let(f"sitofp {ti} {power} to {t}"))
+    zero = lo.let(f"fcmp oeq {t} {x}, {lo.constant(0.0, 'float')}")
+    value = lo.let(f"select {lo.T('i1')} {zero}, {t} {lo.constant(float('-inf'), 'float')}, {t} {value}")
+    positive = lo.let(f"fcmp oge {t} {x}, {lo.constant(0.0, 'float')}")  # false for NaN too
+    value = lo.let(f"select {lo.T('i1')} {positive}, {t} {value}, {t} {lo.constant(float('nan'), 'float')}")
+    infinite = lo.let(f"fcmp oeq {t} {x}, {lo.constant(float('inf'), 'float')}")
+    return lo.let(f"select {lo.T('i1')} {infinite}, {t} {x}, {t} {value}")
+
+
+_I32 = "i32"
+_SIN = (1.0, -1 / 6, 1 / 120, -1 / 5040, 1 / 362880)
+_COS = (1.0, -1 / 2, 1 / 24, -1 / 720, 1 / 40320)
+
+
+def _turn(lo: Lowering, x: str) -> tuple[str, str]:
+    """(quadrant, x minus that many right angles, in [-pi/4, pi/4])."""
+    t = lo.T("float")
+    quarters = lo.call("rint", "float", lo.let(f"fmul {t} {x}, {lo.constant(0.636619772367581343, 'float')}"))
+    rest = x
+    for part in (-1.5707963109016418, -1.5893254712295857e-08):  # pi/2 in two floats
+        rest = lo.call("fma", "float", quarters, lo.constant(_single(part), "float"), rest)
+    lo_quarters = lo.call("minnum", "float", lo.call("maxnum", "float", quarters, lo.constant(-(2.0**30), "float")), lo.constant(2.0**30, "float"))
+    return lo.let(f"fptosi {t} {lo_quarters} to {lo.T('i32')}"), rest
+
+
+def _circle(lo: Lowering, x: str, advance: int) -> str:
+    t, ti, b = lo.T("float"), lo.T("i32"), lo.T("i1")
+    quadrant, r = _turn(lo, x)
+    quadrant = lo.let(f"add {ti} {quadrant}, {lo.constant(advance, 'i32')}")
+    square = lo.let(f"fmul {t} {r}, {r}")
+    sine = lo.let(f"fmul {t} {r}, {_polynomial(lo, square, _SIN)}")
+    cosine = _polynomial(lo, square, _COS)
+    odd = lo.let(f"trunc {ti} {quadrant} to {b}")
+    value = lo.let(f"select {b} {odd}, {t} {cosine}, {t} {sine}")
+    second = lo.let(f"trunc {ti} {lo.let(f'lshr {ti} {quadrant}, {lo.constant(1, _I32)}')} to {b}")
+    value = lo.let(f"select {b} {second}, {t} {lo.let(f'fneg {t} {value}')}, {t} {value}")
+    size = lo.call("fabs", "float", x)
+    finite = lo.let(f"fcmp olt {t} {size}, {lo.constant(float('inf'), 'float')}")
+    return lo.let(f"select {b} {finite}, {t} {value}, {t} {lo.constant(float('nan'), 'float')}")
+
+
+def sin(lo: Lowering, x: str) -> str:
+    return _circle(lo, x, 0)
+
+
+def cos(lo: Lowering, x: str) -> str:
+    return _circle(lo, x, 1)
+
+
+def tanh(lo: Lowering, x: str) -> str:
+    """1 - 2 / (e**2x + 1)."""
+    t = lo.T("float")
+    e = ex2(lo, lo.let(f"fmul {t} {x}, {lo.constant(_single(2.885390081777927), 'float')}"))
+    below = lo.let(f"fadd {t} {e}, {lo.constant(1.0, 'float')}")
+    part = lo.let(f"fdiv {t} {lo.constant(2.0, 'float')}, {below}")
+    value = lo.let(f"fsub {t} {lo.constant(1.0, 'float')}, {part}")
+    size = lo.call("fabs", "float", x)
+    small = lo.let(f"fcmp olt {t} {size}, {lo.constant(0.02, 'float')}")  # the difference above cancels there
+    cube = lo.let(f"fmul {t} {x}, {lo.let(f'fmul {t} {x}, {x}')}")
+    near = lo.call("fma", "float", cube, lo.constant(_single(-1 / 3), "float"), x)
+    return lo.let(f"select {lo.T('i1')} {small}, {t} {near}, {t} {value}")

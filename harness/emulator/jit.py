@@ -1,0 +1,84 @@
+"""LLVM IR text -> native code through llvmlite."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import threading
+from functools import cache
+
+import llvmlite.binding as llvm
+
+_METADATA = '\n!0 = !{!"branch_weights", i32 1, i32 10000}\n!1 = !{}\n!2 = !{!"branch_weights", i32 10000, i32 1}\n'
+_INTRINSIC = re.compile(r"call (void|ptr|i\d+|float|double|half|<[^>]*>|\{[^}]*\}) (@llvm\.[\w.]+)\((.*)\)")
+_TYPE = re.compile(r"\s*(<\d+ x \w+>|ptr|i\d+|float|double|half)(?![\w])")
+_lock = threading.Lock()
+
+
+class Native:
+    """Compiled code; `address(name)` of a function. Keep the object alive while the code is in use."""
+
+    def __init__(self, engine: llvm.ExecutionEngine):
+        self._engine = engine
+
+    def address(self, name: str) -> int:
+        return int(self._engine.get_function_address(name))
+
+
+@cache
+def _machine(level: int) -> llvm.TargetMachine:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    features = llvm.get_host_cpu_features().flatten()
+    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=level, jit=True)
+
+
+def declare_intrinsics(text: str) -> str:
+    """Declarations of every intrinsic that the text calls."""
+    found = {}
+    for result, name, arguments in _INTRINSIC.findall(text):
+        if name not in found:
+            types = [m[1] for a in _split(arguments) if (m := _TYPE.match(a))]
+            found[name] = f"declare {result} {name}({', '.join(types)})"
+    known = set(re.findall(r"^declare .* (@llvm\.[\w.]+)\(", text, re.M))
+    return "\n".join(d for n, d in found.items() if n not in known) + "\n"
+
+
+def _split(text: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    for k, c in enumerate(text):
+        if c in "<({":
+            depth += 1
+        elif c in ">)}":
+            depth -= 1
+        elif c == "," and depth == 0:
+            parts.append(text[start:k])
+            start = k + 1
+    return [*parts, text[start:]]
+
+
+def compile_ir(text: str, passes: int = 1, codegen: int = 2) -> Native:
+    """Optimise and compile a module. `passes`: 0 to 3 as in -O; `codegen`: 0 to 3 for instruction selection."""
+    machine = _machine(codegen)
+    full = declare_intrinsics(text) + text + _METADATA
+    if path := os.environ.get("JUDGE_DUMP_IR"):
+        with open(path, "w") as out:
+            out.write(full)
+    with _lock:
+        module = llvm.parse_assembly(full)
+        module.verify()
+        module.triple = machine.triple
+        options = llvm.create_pipeline_tuning_options(speed_level=passes)
+        options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+        engine = llvm.create_mcjit_compiler(module, machine)
+        engine.finalize_object()
+    return Native(engine)
+
+
+def function(address: int) -> ctypes._CFuncPtr:  # type: ignore[name-defined]
+    """A foreign function (ptr) -> i32; ctypes gives up the GIL while it runs."""
+    return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(address)

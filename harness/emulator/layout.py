@@ -1,0 +1,152 @@
+"""Memory layout shared by generated code and Python: what a worker thread, a warp and a buffer look like."""
+
+from __future__ import annotations
+
+import ctypes as c
+
+LANES = 32
+SHARED_WINDOW = 1  # generic addresses: window << 40 | offset
+LOCAL_WINDOW = 2
+WINDOW_BITS = 40
+MAX_BARRIERS = 16
+
+# What a call of kernel code returns, and what a block's run ends with.
+DONE, BARRIER, YIELD, FAULT, CALL = range(5)
+
+# Tags of the shared-memory shadow: epoch * 64 + warp, or one of these in place of the warp.
+TAG_ATOMIC, TAG_MANY = 62, 63
+EPOCH_STEP = 64
+
+# Why a run stopped, in Context.fault_kind.
+(F_NONE, F_ACCESS, F_TRAP, F_ASSERT, F_BARRIER_MASK, F_BARRIER_EXITED, F_DEADLOCK, F_SHUFFLE, F_BUDGET, F_STOPPED,
+ F_BARRIER_LINES, F_BARRIER_NUMBER) = range(12)  # fmt: skip
+
+# Kinds of hazards: seen, recorded, and run past.
+H_RACE_READ, H_RACE_WRITE, H_UNINIT_SHARED, H_UNINIT_LOCAL, H_UNINIT_GLOBAL, H_RACE_ATOMIC = range(6)
+
+
+class BufferEntry(c.Structure):
+    """One row of the buffer table, indexed by buffer id."""
+
+    _fields_ = [
+        ("base", c.c_uint64),  # opaque address of byte 0
+        ("size", c.c_uint64),  # readable bytes
+        ("writable", c.c_uint64),  # writable bytes: size or 0
+        ("host", c.c_uint64),  # where the bytes are
+        ("shadow", c.c_uint64),  # one byte per 4: written or not; 0 where all is initialised
+        ("pad", c.c_uint64 * 3),
+    ]
+
+
+class Hazard(c.Structure):
+    _fields_ = [
+        ("kind", c.c_uint32),
+        ("insn", c.c_uint32),
+        ("lane", c.c_uint32),
+        ("warp", c.c_uint32),
+        ("block", c.c_uint64),
+        ("address", c.c_uint64),  # byte offset in shared or local memory, or a global address
+        ("tag", c.c_uint32),  # of the other access
+        ("other", c.c_uint32),  # its instruction << 5 | lane
+    ]
+
+
+class Context(c.Structure):
+    """One per worker thread."""
+
+    _fields_ = [
+        ("buffers", c.c_uint64),
+        ("nbuffers", c.c_uint64),
+        ("shared", c.c_uint64),
+        ("shared_bytes", c.c_uint64),
+        ("wtag", c.c_uint64),
+        ("winsn", c.c_uint64),
+        ("rtag", c.c_uint64),
+        ("rinsn", c.c_uint64),
+        ("params", c.c_uint64),
+        ("warps", c.c_uint64),
+        ("warp_stride", c.c_uint64),
+        ("local_bytes", c.c_uint64),
+        ("next_block", c.c_uint64),  # -> i64 shared by the workers
+        ("nblocks", c.c_uint64),
+        ("stop", c.c_uint64),  # -> i32 shared: non-zero ends all workers
+        ("fuel_slice", c.c_int64),  # warp-instructions before a warp yields
+        ("fuel_left", c.c_int64),  # what the last call left of its slice
+        ("used", c.c_int64),  # warp-instructions of this worker
+        ("budget", c.c_int64),
+        ("hazards", c.c_uint64),
+        ("nhazards", c.c_uint64),
+        ("max_hazards", c.c_uint64),
+        ("seen", c.c_uint64),  # one byte per instruction: hazard already recorded
+        ("fault_address", c.c_uint64),
+        ("block", c.c_uint64),  # linear index of the current block
+        ("print_buffer", c.c_uint64),
+        ("print_used", c.c_uint64),
+        ("print_size", c.c_uint64),
+        ("call_buffer", c.c_uint64),  # arguments and result of an external call
+        ("scratch", c.c_uint64),  # 32 lanes x 16 bytes x 2
+        ("nwarps", c.c_uint32),
+        ("etag", c.c_uint32),
+        ("start_tag", c.c_uint32),
+        ("fault_kind", c.c_uint32),
+        ("fault_insn", c.c_uint32),
+        ("fault_lane", c.c_uint32),
+        ("fault_warp", c.c_uint32),
+        ("fault_bytes", c.c_uint32),
+        ("fault_mask", c.c_uint32),
+        ("barrier", c.c_uint32),
+        ("barrier_threads", c.c_uint32),  # 0: all threads of the block
+        ("barrier_insn", c.c_uint32),
+        ("barrier_arrive", c.c_uint32),  # 1: bar.arrive, the warp goes on
+        ("ctaid_x", c.c_uint32),
+        ("ctaid_y", c.c_uint32),
+        ("ctaid_z", c.c_uint32),
+        ("nctaid_x", c.c_uint32),
+        ("nctaid_y", c.c_uint32),
+        ("nctaid_z", c.c_uint32),
+        ("ntid_x", c.c_uint32),
+        ("ntid_y", c.c_uint32),
+        ("ntid_z", c.c_uint32),
+        ("dynamic_shared", c.c_uint32),
+        ("red_popc", c.c_uint32),  # bar.red: what has come in, and the result
+        ("red_and", c.c_uint32),
+        ("red_or", c.c_uint32),
+        ("arrived", c.c_uint32 * MAX_BARRIERS),  # warps
+        ("expected", c.c_uint32 * MAX_BARRIERS),  # warps; 0: all
+        ("site", c.c_uint32 * MAX_BARRIERS),  # instruction of the first arrival
+    ]
+
+
+class Warp(c.Structure):
+    _fields_ = [
+        ("frame", c.c_uint64),
+        ("local", c.c_uint64),
+        ("local_shadow", c.c_uint64),
+        ("pc", c.c_uint32),
+        ("initial", c.c_uint32),  # lanes that have a thread
+        ("live", c.c_uint32),
+        ("state", c.c_uint32),  # RUN, WAIT, EXITED
+        ("waits_at", c.c_uint32),  # barrier number
+        ("wait_insn", c.c_uint32),
+        ("number", c.c_uint32),
+        ("tid_x0", c.c_uint32),  # of lane 0
+        ("tid_y0", c.c_uint32),
+        ("tid_z0", c.c_uint32),
+        ("red", c.c_uint32 * 3),  # result of the last bar.red: popc, and, or
+        ("pad", c.c_uint32),
+        ("tid_x", c.c_uint32 * LANES),
+        ("tid_y", c.c_uint32 * LANES),
+        ("tid_z", c.c_uint32 * LANES),
+    ]
+
+
+RUN, WAIT, EXITED = range(3)
+
+_SCALARS = {c.c_uint64: "i64", c.c_int64: "i64", c.c_uint32: "i32"}
+
+
+def field(structure: type[c.Structure], name: str) -> tuple[int, str]:
+    """(byte offset, LLVM type) of a field."""
+    descriptor = getattr(structure, name)
+    kind = dict(structure._fields_)[name]  # type: ignore[call-overload, misc]
+    return descriptor.offset, _SCALARS.get(kind, "ptr")

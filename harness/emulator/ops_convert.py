@@ -1,0 +1,102 @@
+"""cvt: between integers, float, double and half."""
+
+from __future__ import annotations
+
+from harness.emulator import approx
+from harness.emulator.errors import UnsupportedPtx
+from harness.emulator.lower import BITS, LL_TYPES, Lowering, handles
+from harness.emulator.ptx import Ins
+
+_FLOAT = {"f16": "half", "f32": "float", "f64": "double"}
+_TO_INTEGRAL = {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
+
+
+@handles("cvt")
+def cvt(lo: Lowering, i: Ins) -> None:
+    target, source = i.mods[-2], i.mods[-1]
+    known = all(k in _FLOAT or k[0] in "usb" for k in (target, source)) and len(i.args) == 2
+    directed = {"rm", "rp", "rna", "relu", "rs"} & set(i.mods)
+    if not known or directed or ("rz" in i.mods and target in _FLOAT):
+        raise UnsupportedPtx(f"instruction {i.op}", i.loc)
+    if source in _FLOAT and target in _FLOAT:
+        _float_to_float(lo, i, target, source)
+    elif source in _FLOAT:
+        _float_to_int(lo, i, target, source)
+    elif target in _FLOAT:
+        _int_to_float(lo, i, target, source)
+    else:
+        _int_to_int(lo, i, target, source)
+
+
+def _source_float(lo: Lowering, i: Ins, source: str) -> str:
+    kind = _FLOAT[source]
+    raw = lo.get(i.args[1], LL_TYPES[source])
+    value = lo.let(f"bitcast {lo.T('i16')} {raw} to {lo.T('half')}") if kind == "half" else raw
+    return approx.flush(lo, value, kind) if "ftz" in i.mods and kind == "float" else value
+
+
+def _put_float(lo: Lowering, i: Ins, value: str, target: str) -> None:
+    kind = _FLOAT[target]
+    if "ftz" in i.mods and kind == "float":
+        value = approx.flush(lo, value, kind)
+    if "sat" in i.mods:
+        value = lo.call("minnum", kind, lo.call("maxnum", kind, value, lo.constant(0.0, kind)), lo.constant(1.0, kind))
+    if kind == "half":
+        value = lo.let(f"bitcast {lo.T('half')} {value} to {lo.T('i16')}")
+    lo.put(i.args[0], value, LL_TYPES[target])
+
+
+def _float_to_float(lo: Lowering, i: Ins, target: str, source: str) -> None:
+    value = _source_float(lo, i, source)
+    a, b = _FLOAT[source], _FLOAT[target]
+    integral = next((_TO_INTEGRAL[m] for m in i.mods if m in _TO_INTEGRAL), "")
+    if integral:
+        value = lo.call(integral, a, value)
+    if BITS[a] < BITS[b]:
+        value = lo.let(f"fpext {lo.T(a)} {value} to {lo.T(b)}")
+    elif BITS[a] > BITS[b]:
+        value = lo.let(f"fptrunc {lo.T(a)} {value} to {lo.T(b)}")
+    _put_float(lo, i, value, target)
+
+
+def _float_to_int(lo: Lowering, i: Ins, target: str, source: str) -> None:
+    """Out of range saturates and NaN gives 0, as on the card."""
+    value = _source_float(lo, i, source)
+    kind = _FLOAT[source]
+    integral = next((_TO_INTEGRAL[m] for m in i.mods if m in _TO_INTEGRAL), "trunc")
+    if integral != "trunc":
+        value = lo.call(integral, kind, value)
+    wide = LL_TYPES[target]
+    name = f"@llvm.fpto{'s' if target[0] == 's' else 'u'}i.sat.{'v32' if lo.vec else ''}{wide}.{'v32' if lo.vec else ''}{source}"
+    lo.declare(f"declare {lo.T(wide)} {name}({lo.T(kind)})")
+    result = lo.let(f"call {lo.T(wide)} {name}({lo.T(kind)} {value})")
+    lo.put(i.args[0], result, wide, signed=target[0] == "s")
+
+
+def _int_to_float(lo: Lowering, i: Ins, target: str, source: str) -> None:
+    value = lo.get(i.args[1], LL_TYPES[source])
+    op = "sitofp" if source[0] == "s" else "uitofp"
+    kind = _FLOAT[target]
+    _put_float(lo, i, lo.let(f"{op} {lo.T(LL_TYPES[source])} {value} to {lo.T(kind)}"), target)
+
+
+def _int_to_int(lo: Lowering, i: Ins, target: str, source: str) -> None:
+    a, b = LL_TYPES[source], LL_TYPES[target]
+    value = lo.get(i.args[1], a)
+    signed = source[0] == "s"
+    if "sat" in i.mods:
+        _saturate(lo, i, value, target, source)
+        return
+    result = lo.cast(value, a, b, lo.vec, signed)
+    lo.put(i.args[0], result, b, signed=target[0] == "s")
+
+
+def _saturate(lo: Lowering, i: Ins, value: str, target: str, source: str) -> None:
+    """Clamp to the target's range."""
+    wide = "i128"
+    v = lo.cast(value, LL_TYPES[source], wide, lo.vec, source[0] == "s")
+    bits = BITS[LL_TYPES[target]]
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if target[0] == "s" else (0, (1 << bits) - 1)
+    v = lo.call("smax", wide, v, lo.constant(low, wide))
+    v = lo.call("smin", wide, v, lo.constant(high, wide))
+    lo.put(i.args[0], lo.cast(v, wide, LL_TYPES[target], lo.vec), LL_TYPES[target], signed=target[0] == "s")

@@ -1,0 +1,273 @@
+"""Barriers, shuffles, votes and the like: what lanes of a warp, or warps of a block, do together."""
+
+from __future__ import annotations
+
+from harness.emulator import access
+from harness.emulator import layout as L
+from harness.emulator.errors import UnsupportedPtx
+from harness.emulator.irtext import Fn
+from harness.emulator.layout import Context
+from harness.emulator.lower import IOTA, Lowering, handles
+from harness.emulator.ptx import Imm, Ins, Not, Operand, Pair
+
+
+@handles("bar", "barrier", guarded_by_branch=True)
+def barrier(lo: Lowering, i: Ins) -> None:
+    """Arrive; the caller then suspends the warp, or for bar.warp.sync only checks the mask."""
+    if "warp" in i.mods:
+        _check_members(lo, i, i.args[0])
+        return
+    if "cluster" in i.mods or i.pred:
+        raise UnsupportedPtx(f"instruction {i.op}" + (" under a guard" if i.pred else ""), i.loc)
+    lo.ins = i
+    lo.vec = False
+    args = list(i.args[1:] if "red" in i.mods else i.args)
+    predicate = args.pop() if "red" in i.mods else None
+    _require_whole_warp(lo, i)
+    number = _uniform(lo, args[0], i)
+    threads = _uniform(lo, args[1], i) if len(args) > 1 else "0"
+    arrive = int("arrive" in i.mods)
+    inside = lo.let(f"icmp ult i32 {number}, {L.MAX_BARRIERS}")
+    whole = lo.let(f"icmp eq i32 {lo.let(f'and i32 {threads}, 31')}, 0")
+    lo.fault_unless(lo.let(f"and i1 {inside}, {whole}"), L.F_BARRIER_NUMBER, i)
+    for name, value in (("barrier", number), ("barrier_threads", threads), ("barrier_insn", str(lo.number(i))), ("barrier_arrive", str(arrive))):
+        lo.emit(f"store i32 {value}, ptr {lo._field_pointer('%ctx', Context, name, lo.lines)}")
+    if predicate is not None:
+        _contribute(lo, predicate)
+
+
+def _uniform(lo: Lowering, o: Operand, i: Ins) -> str:
+    """A barrier's number or count: one value for the warp (the first lane's where the analysis cannot tell)."""
+    if lo.is_uniform(o):
+        return lo.get(o, "i32", vec=False)
+    return lo.let(f"extractelement <32 x i32> {lo.get(o, 'i32', vec=True)}, i32 0")
+
+
+def _require_whole_warp(lo: Lowering, i: Ins) -> None:
+    everyone = "-1" if lo.shape.full_warps else lo.warp_value("initial")
+    if lo.mask != everyone:
+        lo.fault_unless(lo.let(f"icmp eq i32 {lo.mask}, {everyone}"), L.F_BARRIER_MASK, i)
+
+
+def _contribute(lo: Lowering, predicate: Operand) -> None:
+    """Add this warp's votes to the block's bar.red."""
+    bits = lo.let(f"and i32 {lo.lane_bits(predicate)}, {lo.mask}")
+    for name, op, value in (
+        ("red_popc", "add", lo.let(f"call i32 @llvm.ctpop.i32(i32 {bits})")),
+        ("red_and", "and", lo.let(f"zext i1 {lo.let(f'icmp eq i32 {bits}, {lo.mask}')} to i32")),
+        ("red_or", "or", lo.let(f"zext i1 {lo.let(f'icmp ne i32 {bits}, 0')} to i32")),
+    ):
+        p = lo._field_pointer("%ctx", Context, name, lo.lines)
+        before = lo.let(f"load i32, ptr {p}")
+        lo.emit(f"store i32 {lo.let(f'{op} i32 {before}, {value}')}, ptr {p}")
+    lo.declare("declare i32 @llvm.ctpop.i32(i32)")
+
+
+def _check_members(lo: Lowering, i: Ins, o: Operand) -> str:
+    """The member mask, after checking that the running lanes are in it and that every thread it names is running."""
+    if isinstance(o, Imm) and o.value & 0xFFFFFFFF == 0xFFFFFFFF and lo.mask == "-1":
+        return "-1"
+    if not lo.is_uniform(o):
+        members = _per_lane_members(lo, i, o)
+    else:
+        members = lo.get(o, "i32", vec=False)
+    everyone = "-1" if lo.shape.full_warps else lo.warp_value("initial")
+    named = lo.let(f"and i32 {members}, {everyone}")
+    # A full mask in a warp that has fewer than 32 threads is what everyone writes: absent threads do not count.
+    lo.fault_unless(lo.let(f"icmp eq i32 {named}, {lo.mask}"), L.F_SHUFFLE, i)
+    return members
+
+
+def _per_lane_members(lo: Lowering, i: Ins, o: Operand) -> str:
+    """A mask held in a varying register: all running lanes must hold the same one."""
+    v = lo.get(o, "i32", vec=True)
+    first = lo.let(f"call i32 @llvm.cttz.i32(i32 {lo.mask}, i1 false)")
+    one = lo.let(f"extractelement <32 x i32> {v}, i32 {first}")
+    same = lo.let(f"icmp eq <32 x i32> {v}, {lo.splat(one, 'i32')}")
+    bits = lo.let(f"and i32 {lo.let(f'bitcast <32 x i1> {same} to i32')}, {lo.mask}")
+    lo.fault_unless(lo.let(f"icmp eq i32 {bits}, {lo.mask}"), L.F_SHUFFLE, i)
+    return one
+
+
+# -- shuffle
+
+
+@handles("shfl", guarded_by_branch=True)
+def shfl(lo: Lowering, i: Ins) -> None:
+    mode = next(m for m in i.mods if m in ("up", "down", "bfly", "idx"))
+    if "sync" not in i.mods:
+        raise UnsupportedPtx(f"instruction {i.op}", i.loc)
+    d, a, b, c, members = i.args
+    _check_members(lo, i, members)
+    lo.vec = True
+    value = lo.get(a, "i32")
+    if isinstance(b, Imm) and isinstance(c, Imm):
+        source = [_source_lane(mode, lane, b.value, c.value) for lane in range(L.LANES)]
+        order = ", ".join(f"i32 {s if valid else lane}" for lane, (s, valid) in enumerate(source))
+        result = lo.let(f"shufflevector <32 x i32> {value}, <32 x i32> poison, <32 x i32> <{order}>")
+        lanes = "<" + ", ".join(f"i32 {s if valid else lane}" for lane, (s, valid) in enumerate(source)) + ">"
+        valid = "<" + ", ".join(f"i1 {'true' if v else 'false'}" for _, v in source) + ">"
+        constant_sources = sum(1 << (s if v else lane) for lane, (s, v) in enumerate(source)) if mode == "bfly" else 0
+    else:
+        lanes, valid = _source_lanes(lo, mode, lo.get(b, "i32"), lo.get(c, "i32"))
+        lo.allocas.setdefault("res", "[128 x i64], align 64")
+        lo.emit(f"store <32 x i32> {value}, ptr %res, align 64")
+        pointers = lo.let(f"getelementptr i32, ptr %res, <32 x i32> {lanes}")
+        name = "@llvm.masked.gather.v32i32.v32p0"
+        result = lo.let(f"call <32 x i32> {name}(<32 x ptr> {pointers}, i32 4, <32 x i1> splat (i1 true), <32 x i32> poison)")
+        constant_sources = 0
+    if lo.mask != "-1":
+        _check_sources(lo, i, lanes, constant_sources)
+    target = d.first if isinstance(d, Pair) else d
+    lo.put(target, result, "i32")
+    if isinstance(d, Pair):
+        lo.put(d.second, valid, "i1")
+
+
+def _source_lane(mode: str, lane: int, b: int, c: int) -> tuple[int, bool]:
+    """PTX ISA, shfl.sync: source lane and whether it is in range."""
+    b, clamp, segment = b & 31, c & 31, c >> 8 & 31
+    high = (lane & segment) | (clamp & ~segment & 31)
+    low = lane & segment
+    match mode:
+        case "up":
+            return lane - b, lane - b >= high
+        case "down":
+            return lane + b, lane + b <= high
+        case "bfly":
+            return lane ^ b, lane ^ b <= high
+    j = low | (b & ~segment & 31)
+    return j, j <= high
+
+
+def _source_lanes(lo: Lowering, mode: str, b: str, c: str) -> tuple[str, str]:
+    """The same for operands known only at run time: lane numbers (always valid ones) and the in-range flags."""
+    t = "<32 x i32>"
+
+    def op(name: str, x: str, y: str) -> str:
+        return lo.let(f"{name} {t} {x}, {y}")
+
+    def const(n: int) -> str:
+        return f"splat (i32 {n})"
+
+    b = op("and", b, const(31))
+    clamp = op("and", c, const(31))
+    segment = op("and", op("lshr", c, const(8)), const(31))
+    outside = op("and", op("xor", segment, const(-1)), const(31))
+    low = op("and", IOTA, segment)
+    high = op("or", low, op("and", clamp, outside))
+    if mode == "up":
+        j = op("sub", IOTA, b)
+        valid = lo.let(f"icmp sge {t} {j}, {high}")
+    else:
+        j = {"down": lambda: op("add", IOTA, b), "bfly": lambda: op("xor", IOTA, b),
+             "idx": lambda: op("or", low, op("and", b, outside))}[mode]()  # fmt: skip
+        valid = lo.let(f"icmp sle {t} {j}, {high}")
+    return lo.let(f"select <32 x i1> {valid}, {t} {j}, {t} {IOTA}"), valid
+
+
+def _check_sources(lo: Lowering, i: Ins, lanes: str, constant_sources: int) -> None:
+    """Every running lane must read from a running lane; a value from any other is undefined."""
+    one = lo.let(f"shl <32 x i32> splat (i32 1), {lanes}")
+    running = lo.splat(lo.mask, "i32")
+    hit = lo.let(f"icmp ne <32 x i32> {lo.let(f'and <32 x i32> {one}, {running}')}, zeroinitializer")
+    bits = lo.let(f"bitcast <32 x i1> {hit} to i32")
+    ok = lo.let(f"icmp eq i32 {lo.let(f'and i32 {bits}, {lo.mask}')}, {lo.mask}")
+    lo.fault_unless(ok, L.F_SHUFFLE, i)
+
+
+# -- votes
+
+
+@handles("vote", guarded_by_branch=True)
+def vote(lo: Lowering, i: Ins) -> None:
+    if "sync" not in i.mods:
+        raise UnsupportedPtx(f"instruction {i.op}", i.loc)
+    d, predicate, members = i.args
+    _check_members(lo, i, members)
+    negated = isinstance(predicate, Not)
+    bits = lo.lane_bits(predicate.reg if isinstance(predicate, Not) else predicate, negated)
+    bits = lo.let(f"and i32 {bits}, {lo.mask}")
+    if "ballot" in i.mods:
+        lo.put(d, bits, "i32", scalar=True)
+        return
+    every = lo.let(f"icmp eq i32 {bits}, {lo.mask}")
+    none = lo.let(f"icmp eq i32 {bits}, 0")
+    mode = next(m for m in i.mods if m in ("all", "any", "uni"))
+    value = {"all": lambda: every, "any": lambda: lo.let(f"xor i1 {none}, true"), "uni": lambda: lo.let(f"or i1 {every}, {none}")}[mode]()
+    lo.put(d, value, "i1", scalar=True)
+
+
+@handles("activemask")
+def activemask(lo: Lowering, i: Ins) -> None:
+    lo.put(i.args[0], lo.let(f"or i32 {lo.mask}, 0"), "i32", scalar=True)
+
+
+@handles("elect", guarded_by_branch=True)
+def elect(lo: Lowering, i: Ins) -> None:
+    """The lowest running lane."""
+    d, members = i.args
+    _check_members(lo, i, members)
+    lo.vec = True
+    first = lo.let(f"call i32 @llvm.cttz.i32(i32 {lo.mask}, i1 false)")
+    assert isinstance(d, Pair)
+    lo.put(d.first, first, "i32", scalar=True)
+    lo.put(d.second, lo.let(f"icmp eq <32 x i32> {IOTA}, {lo.splat(first, 'i32')}"), "i1")
+
+
+@handles("redux", guarded_by_branch=True)
+def redux(lo: Lowering, i: Ins) -> None:
+    d, a, members = i.args
+    op = i.mods[2]
+    kind = i.mods[-1]
+    if op not in ("add", "and", "or", "xor", "min", "max") or kind not in ("u32", "s32", "b32"):
+        raise UnsupportedPtx(f"instruction {i.op}", i.loc)
+    _check_members(lo, i, members)
+    sign = "s" if kind == "s32" else "u"
+    name = sign + op if op in ("min", "max") else op
+    neutral = {"add": 0, "or": 0, "xor": 0, "and": -1, "umin": -1, "umax": 0, "smin": 0x7FFFFFFF, "smax": -0x80000000}[name]
+    v = lo.get(a, "i32", vec=True)
+    v = lo.let(f"select <32 x i1> {lo.lane_vector(lo.mask)}, <32 x i32> {v}, <32 x i32> splat (i32 {neutral})")
+    lo.declare(f"declare i32 @llvm.vector.reduce.{name}.v32i32(<32 x i32>)")
+    lo.put(d, lo.let(f"call i32 @llvm.vector.reduce.{name}.v32i32(<32 x i32> {v})"), "i32", scalar=True)
+
+
+@handles("match", guarded_by_branch=True)
+def match(lo: Lowering, i: Ins) -> None:
+    """match.any: lanes with this lane's value; match.all: all lanes if they agree, else none."""
+    d, a, members = i.args
+    kind = "i64" if i.mods[-1] == "b64" else "i32"
+    _check_members(lo, i, members)
+    v = lo.get(a, kind, vec=True)
+    lo.vec = True
+    res = "%res"
+    lo.allocas.setdefault("res", "[128 x i64], align 64")
+    h = access.need(lo, f"match_{kind}", lambda m, name: _match_helper(m, name, kind))
+    lo.emit(f"call void @{h}(<32 x {kind}> {v}, i32 {lo.mask}, ptr {res})")
+    groups = lo.let(f"load <32 x i32>, ptr {res}, align 4")
+    if "any" in i.mods:
+        lo.put(d, groups, "i32")
+        return
+    agree = lo.let(f"icmp eq <32 x i32> {groups}, {lo.splat(lo.mask, 'i32')}")
+    target = d.first if isinstance(d, Pair) else d
+    lo.put(target, lo.let(f"select <32 x i1> {agree}, <32 x i32> {groups}, <32 x i32> zeroinitializer"), "i32")
+    if isinstance(d, Pair):
+        lo.put(d.second, agree, "i1")
+
+
+def _match_helper(m: access.Needs, name: str, kind: str) -> str:
+    f = Fn(f"define internal void @{name}(<32 x {kind}> %v, i32 %mask, ptr %res) noinline {{")
+    f(f"entry:\n  %vs = alloca <32 x {kind}>\n  store <32 x {kind}> %v, ptr %vs")
+
+    def lane(k: str) -> None:
+        x = f.let(f"load {kind}, ptr {f.let(f'getelementptr {kind}, ptr %vs, i32 {k}')}")
+        one = f.let(f"insertelement <32 x {kind}> poison, {kind} {x}, i32 0")
+        all_ = f.let(f"shufflevector <32 x {kind}> {one}, <32 x {kind}> poison, <32 x i32> zeroinitializer")
+        bits = f.let(f"bitcast <32 x i1> {f.let(f'icmp eq <32 x {kind}> %v, {all_}')} to i32")
+        f(f"  store i32 {f.let(f'and i32 {bits}, %mask')}, ptr {f.let(f'getelementptr i32, ptr %res, i32 {k}')}")
+
+    f.each_lane("%mask", lane)
+    f("  ret void")
+    return f.text()
+
+

@@ -1,0 +1,195 @@
+"""The block scheduler, as LLVM IR: it runs blocks to their end, warp by warp, without leaving native code.
+
+    @run_blocks(ctx) -> i32
+        take the next block number (shared by all workers) until none is left or `stop` is set
+        while warps of the block are running:
+            call @kernel(ctx, warp) for each running warp; by what it returns:
+                DONE     the warp has exited
+                BARRIER  it arrived; the last one to arrive releases all that wait there
+                YIELD    its slice of instructions is used up; the others get their turn
+                FAULT    Context.fault_* says what; the run ends
+                CALL     an external call (single-thread mode); the run returns to Python and is resumed
+            if none ran in a whole turn, none ever will again: a deadlock, or a barrier that exited threads never reach
+
+Every completed barrier starts a new epoch of the shared-memory shadow: what was accessed before it is ordered.
+"""
+
+from __future__ import annotations
+
+from harness.emulator import layout as L
+from harness.emulator.irtext import Fn
+from harness.emulator.layout import Context, Warp
+
+
+def scheduler_ir() -> str:
+    """IR of @run_blocks(ptr ctx) -> i32: DONE, FAULT or CALL. Needs @kernel(ptr, ptr) -> i32 in the module."""
+    a = Fn()
+    a("define i32 @run_blocks(ptr %ctx) {")
+    a("entry:\n  %w = alloca i32\n  %v = alloca i32\n  %ran = alloca i32\n  %out = alloca i32")
+    nw = a.get("%ctx", Context, "nwarps")
+    warps = a.let(f"inttoptr i64 {a.get('%ctx', Context, 'warps')} to ptr")
+    stride = a.get("%ctx", Context, "warp_stride")
+    stop = a.let(f"inttoptr i64 {a.get('%ctx', Context, 'stop')} to ptr")
+    nextp = a.let(f"inttoptr i64 {a.get('%ctx', Context, 'next_block')} to ptr")
+    total = a.get("%ctx", Context, "nblocks")
+    # Resuming after CALL: the block is still there.
+    block = a.get("%ctx", Context, "block")
+    a(f"  %resuming = icmp ne i64 {block}, -1\n  br i1 %resuming, label %turn, label %take")
+    _take_block(a, stop, nextp, total, nw)
+    _reset_warps(a, warps, stride, nw)
+    _turn(a, warps, stride, nw, stop)
+    _barrier(a, warps, stride, nw)
+    _stuck(a, warps, stride, nw)
+    a("}")
+    return "\n".join(a.lines) + "\n"
+
+
+def _take_block(a: Fn, stop: str, nextp: str, total: str, nw: str) -> None:
+    a("take:")
+    s = a.let(f"load atomic i32, ptr {stop} monotonic, align 4")
+    a(f"  %stopped = icmp ne i32 {s}, 0\n  br i1 %stopped, label %finish, label %next")
+    a("next:")
+    n = a.let(f"atomicrmw add ptr {nextp}, i64 1 monotonic")
+    a(f"  %more = icmp ult i64 {n}, {total}\n  br i1 %more, label %begin, label %finish")
+    a("finish:")
+    a.put("%ctx", Context, "block", "-1")
+    a("  ret i32 0")
+    a("begin:")
+    a.put("%ctx", Context, "block", n)
+    nx = a.let(f"zext i32 {a.get('%ctx', Context, 'nctaid_x')} to i64")
+    ny = a.let(f"zext i32 {a.get('%ctx', Context, 'nctaid_y')} to i64")
+    x = a.let(f"urem i64 {n}, {nx}")
+    yz = a.let(f"udiv i64 {n}, {nx}")
+    for name, value in (("ctaid_x", x), ("ctaid_y", a.let(f"urem i64 {yz}, {ny}")), ("ctaid_z", a.let(f"udiv i64 {yz}, {ny}"))):
+        a.put("%ctx", Context, name, a.let(f"trunc i64 {value} to i32"))
+    e = a.let(f"add i32 {a.get('%ctx', Context, 'etag')}, {L.EPOCH_STEP}")
+    a.put("%ctx", Context, "etag", e)
+    a.put("%ctx", Context, "start_tag", e)
+    for b in range(L.MAX_BARRIERS):
+        for name in ("arrived", "expected"):
+            a(f"  store i32 0, ptr {a.at('%ctx', Context, name, str(b))}")
+    for name, value in (("red_popc", "0"), ("red_and", "1"), ("red_or", "0")):
+        a.put("%ctx", Context, name, value)
+    a("  store i32 0, ptr %w\n  br label %reset")
+
+
+def _warp(a: Fn, warps: str, stride: str, w: str) -> str:
+    index = a.let(f"zext i32 {w} to i64")
+    offset = a.let(f"mul i64 {stride}, {index}")
+    return a.let(f"getelementptr i8, ptr {warps}, i64 {offset}")
+
+
+def _reset_warps(a: Fn, warps: str, stride: str, nw: str) -> None:
+    a("reset:")
+    w = a.let("load i32, ptr %w")
+    p = _warp(a, warps, stride, w)
+    a.put(p, Warp, "pc", "0")
+    a.put(p, Warp, "state", str(L.RUN))
+    a.put(p, Warp, "live", a.get(p, Warp, "initial"))
+    shadow = a.let(f"inttoptr i64 {a.get(p, Warp, 'local_shadow')} to ptr")
+    a(f"  call void @llvm.memset.p0.i64(ptr {shadow}, i8 0, i64 {a.get('%ctx', Context, 'local_bytes')}, i1 false)")
+    w2 = a.let(f"add i32 {w}, 1")
+    a(f"  store i32 {w2}, ptr %w\n  %reset_more = icmp ult i32 {w2}, {nw}\n  br i1 %reset_more, label %reset, label %turn")
+
+
+def _turn(a: Fn, warps: str, stride: str, nw: str, stop: str) -> None:
+    a("turn:\n  store i32 0, ptr %w\n  store i32 0, ptr %ran\n  store i32 0, ptr %out\n  br label %each")
+    a("each:")
+    w = a.let("load i32, ptr %w")
+    p = _warp(a, warps, stride, w)
+    state = a.get(p, Warp, "state")
+    a(f"  %is_running = icmp eq i32 {state}, {L.RUN}\n  br i1 %is_running, label %go, label %idle")
+    a("idle:")
+    # count the exited ones
+    x = a.let(f"icmp eq i32 {state}, {L.EXITED}")
+    out = a.let("load i32, ptr %out")
+    one = a.let(f"zext i1 {x} to i32")
+    a(f"  store i32 {a.let(f'add i32 {out}, {one}')}, ptr %out\n  br label %advance")
+    a("go:\n  store i32 1, ptr %ran")
+    a(f"  %rc = call i32 @kernel(ptr %ctx, ptr {p})")
+    spent = a.let(f"sub i64 {a.get('%ctx', Context, 'fuel_slice')}, {a.get('%ctx', Context, 'fuel_left')}")
+    used = a.let(f"add i64 {a.get('%ctx', Context, 'used')}, {spent}")
+    a.put("%ctx", Context, "used", used)
+    over = a.let(f"icmp sgt i64 {used}, {a.get('%ctx', Context, 'budget')}")
+    s = a.let(f"load atomic i32, ptr {stop} monotonic, align 4")
+    halted = a.let(f"icmp ne i32 {s}, 0")
+    a(f"  switch i32 %rc, label %fault [i32 {L.DONE}, label %done i32 {L.BARRIER}, label %arrive "
+      f"i32 {L.YIELD}, label %yielded i32 {L.CALL}, label %call]")  # fmt: skip
+    a("fault:\n  ret i32 3\ncall:\n  ret i32 4")
+    a("done:")
+    a.put(p, Warp, "state", str(L.EXITED))
+    a("  br label %advance")
+    a(f"yielded:\n  br i1 {halted}, label %halt, label %check_budget")
+    a(f"check_budget:\n  br i1 {over}, label %exhausted, label %advance")
+    for label, kind in (("exhausted", L.F_BUDGET), ("halt", L.F_STOPPED)):
+        a(f"{label}:")
+        a.put("%ctx", Context, "fault_kind", str(kind))
+        a.put("%ctx", Context, "fault_warp", w)
+        a("  ret i32 3")
+    a("advance:")
+    w1 = a.let("load i32, ptr %w")
+    w2 = a.let(f"add i32 {w1}, 1")
+    a(f"  store i32 {w2}, ptr %w\n  %each_more = icmp ult i32 {w2}, {nw}\n  br i1 %each_more, label %each, label %after")
+    a("after:\n  %any = load i32, ptr %ran\n  %anyb = icmp ne i32 %any, 0\n  br i1 %anyb, label %turn, label %all_out")
+    a(f"all_out:\n  %outs = load i32, ptr %out\n  %all = icmp eq i32 %outs, {nw}\n  br i1 %all, label %take, label %stuck")
+
+
+def _barrier(a: Fn, warps: str, stride: str, nw: str) -> None:
+    """A warp has arrived: count it, and release everyone if it was the last."""
+    a("arrive:")
+    w = a.let("load i32, ptr %w")
+    p = _warp(a, warps, stride, w)
+    number = a.get("%ctx", Context, "barrier")
+    threads = a.get("%ctx", Context, "barrier_threads")
+    insn = a.get("%ctx", Context, "barrier_insn")
+    arrived = a.at("%ctx", Context, "arrived", number)
+    expected = a.at("%ctx", Context, "expected", number)
+    site = a.at("%ctx", Context, "site", number)
+    before = a.let(f"load i32, ptr {arrived}")
+    count = a.let(f"add i32 {before}, 1")
+    a(f"  store i32 {count}, ptr {arrived}")
+    first = a.let(f"icmp eq i32 {count}, 1")
+    a(f"  br i1 {first}, label %first_here, label %counted")
+    a(f"first_here:\n  store i32 {insn}, ptr {site}\n  store i32 {threads}, ptr {expected}\n  br label %counted")
+    a("counted:")
+    arrive_only = a.let(f"icmp ne i32 {a.get('%ctx', Context, 'barrier_arrive')}, 0")
+    state = a.let(f"select i1 {arrive_only}, i32 {L.RUN}, i32 {L.WAIT}")
+    a.put(p, Warp, "state", state)
+    a.put(p, Warp, "waits_at", number)
+    a.put(p, Warp, "wait_insn", insn)
+    wanted = a.let(f"load i32, ptr {expected}")
+    rounded = a.let(f"add i32 {wanted}, 31")
+    want = a.let(f"lshr i32 {rounded}, 5")
+    whole = a.let(f"icmp eq i32 {want}, 0")
+    need = a.let(f"select i1 {whole}, i32 {nw}, i32 {want}")
+    full = a.let(f"icmp uge i32 {count}, {need}")
+    a(f"  br i1 {full}, label %release, label %advance")
+    a("release:")
+    a(f"  store i32 0, ptr {arrived}")
+    a.put("%ctx", Context, "etag", a.let(f"add i32 {a.get('%ctx', Context, 'etag')}, {L.EPOCH_STEP}"))
+    results = [a.get("%ctx", Context, n) for n in ("red_popc", "red_and", "red_or")]
+    for name, value in (("red_popc", "0"), ("red_and", "1"), ("red_or", "0")):
+        a.put("%ctx", Context, name, value)
+    a("  store i32 0, ptr %v\n  br label %wake")
+    a("wake:")
+    v = a.let("load i32, ptr %v")
+    q = _warp(a, warps, stride, v)
+    waits = a.let(f"icmp eq i32 {a.get(q, Warp, 'state')}, {L.WAIT}")
+    here = a.let(f"icmp eq i32 {a.get(q, Warp, 'waits_at')}, {number}")
+    both = a.let(f"and i1 {waits}, {here}")
+    a(f"  br i1 {both}, label %woken, label %wake_next")
+    a("woken:")
+    a.put(q, Warp, "state", str(L.RUN))
+    for n, r in enumerate(results):
+        a(f"  store i32 {r}, ptr {a.at(q, Warp, 'red', str(n))}")
+    a("  br label %wake_next")
+    a("wake_next:")
+    v2 = a.let(f"add i32 {v}, 1")
+    a(f"  store i32 {v2}, ptr %v\n  %wake_more = icmp ult i32 {v2}, {nw}\n  br i1 %wake_more, label %wake, label %advance")
+
+
+def _stuck(a: Fn, warps: str, stride: str, nw: str) -> None:
+    a("stuck:")
+    exited = a.let("icmp ne i32 %outs, 0")
+    a.put("%ctx", Context, "fault_kind", a.let(f"select i1 {exited}, i32 {L.F_BARRIER_EXITED}, i32 {L.F_DEADLOCK}"))
+    a("  ret i32 3")
