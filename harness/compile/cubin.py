@@ -1,0 +1,105 @@
+"""Reads a cubin, which is an ELF file: is it complete, which kernels has it, what does it want from outside.
+
+nvcc returns 0 with a cut-off cubin where a file-size limit stops its writing, so completeness is checked here
+before any driver sees the file.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+
+_MAGIC = b"\x7fELF\x02\x01"  # 64-bit, little-endian
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_NOBITS, _SYMTAB, _FUNC, _KERNEL_FLAG = 8, 2, 2, 0x10
+_SECTION_BOUND = 65_536
+
+
+class IncompleteCubin(ValueError):
+    """The file is no cubin or only the beginning of one; the message says what is wrong."""
+
+
+@dataclass(frozen=True)
+class CubinInfo:
+    """`kernels`: mangled names. `undefined`: functions that the driver's run time must supply, as "vprintf"."""
+
+    kernels: tuple[str, ...]
+    undefined: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Section:
+    name: int
+    kind: int
+    offset: int
+    size: int
+    link: int
+
+
+def inspect(cubin: bytes) -> CubinInfo:
+    """Check that all of the file is there and list its functions. Raises IncompleteCubin."""
+    sections = _sections(cubin)
+    kernels: list[str] = []
+    undefined: list[str] = []
+    for table in (section for section in sections if section.kind == _SYMTAB):
+        if table.link >= len(sections):
+            raise IncompleteCubin(f"not a cubin: its symbols name section {table.link} of {len(sections)}")
+        strings = sections[table.link]
+        for name, kind, other, index in _symbols(cubin, table, strings):
+            if kind == _FUNC and index == 0:
+                undefined.append(name)
+            elif kind == _FUNC and other & _KERNEL_FLAG:
+                kernels.append(name)
+    return CubinInfo(tuple(kernels), tuple(undefined))
+
+
+def match(kernel: str, candidates: tuple[str, ...]) -> str | None:
+    """The cubin's name for a kernel that another compiler mangled: equal, or equal but for the file-dependent part
+    of an anonymous namespace's name. None where there is no or more than one such kernel."""
+    if kernel in candidates:
+        return kernel
+    alike = [name for name in candidates if _neutral(name) == _neutral(kernel)]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _neutral(mangled: str) -> str:
+    """The mangled name with each `33_GLOBAL__N__9e609c31_4_a_cu_solve` cut down to `_GLOBAL__N_`."""
+    parts, position = [], 0
+    for found in re.finditer(r"(\d+)(?=_GLOBAL__N_)", mangled):
+        parts += [mangled[position : found.start()], "_GLOBAL__N_"]
+        position = found.end() + int(found[1])
+    return "".join(parts) + mangled[position:]
+
+
+def _sections(cubin: bytes) -> list[_Section]:
+    if not cubin.startswith(_MAGIC) or len(cubin) < _HEADER.size:
+        raise IncompleteCubin(f"not a cubin: {len(cubin)} bytes, no 64-bit ELF header")
+    fields = _HEADER.unpack_from(cubin)
+    table, entry_size, count = fields[6], fields[11], fields[12]
+    if entry_size != _SECTION.size or not 0 < count < _SECTION_BOUND:
+        raise IncompleteCubin(f"not a cubin: {count} sections of {entry_size} bytes")
+    end = max(table + count * entry_size, fields[5] + fields[9] * fields[10])  # of section and program headers
+    if end > len(cubin):
+        raise IncompleteCubin(f"cut off at {len(cubin)} bytes: its tables would end at {end}")
+    return [_section(cubin, table + index * entry_size) for index in range(count)]
+
+
+def _section(cubin: bytes, at: int) -> _Section:
+    name, kind, _, _, offset, size, link, _, _, _ = _SECTION.unpack_from(cubin, at)
+    if kind != _NOBITS and offset + size > len(cubin):
+        raise IncompleteCubin(f"cut off at {len(cubin)} bytes: a section would end at {offset + size}")
+    return _Section(name, kind, offset, size, link)
+
+
+def _symbols(cubin: bytes, table: _Section, strings: _Section) -> list[tuple[str, int, int, int]]:
+    """(name, type, st_other, section index) of each symbol."""
+    found = []
+    for at in range(table.offset, table.offset + table.size - _SYMBOL.size + 1, _SYMBOL.size):
+        name, info, other, index, _, _ = _SYMBOL.unpack_from(cubin, at)
+        start = strings.offset + name
+        end = cubin.find(b"\0", start, strings.offset + strings.size)
+        found.append((cubin[start:end].decode(errors="replace"), info & 15, other, index))
+    return found

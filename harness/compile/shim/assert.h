@@ -1,0 +1,2 @@
+// <assert.h>: the compiler brings assert() itself.
+#pragma once

@@ -1,0 +1,3 @@
+// <string.h>: memcpy and memset come with the compiler.
+#pragma once
+#include <stddef.h>

@@ -1,0 +1,92 @@
+"""solve() of one case -> launch plan: evaluate its PTX and record what it asks of the runtime.
+
+Both devices begin here. Nothing is executed natively: the emulator runs solve() as one thread on the case's scalars and
+opaque pointers (harness/plan.py), and harness/planning answers the runtime calls.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from functools import lru_cache
+
+import numpy as np
+
+from harness.cards import Card
+from harness.devices.base import Argument, Program, RunLimits
+from harness.emulator.errors import UnsupportedPtx
+from harness.emulator.host import HostFault, HostProgram
+from harness.emulator.ptx import Kernel, Module, parse
+from harness.errors import JudgeError
+from harness.plan import FIRST_TENSOR_ID, LaunchPlan, address
+from harness.planning.api import HostApi
+from harness.planning.memory import PlanFault
+from harness.planning.table import HANDLERS
+from harness.results import Finding
+from harness.verdict import FindingKind
+
+__all__ = ["PlanFault", "make_plan"]
+
+HOST_INSTRUCTIONS = 50_000_000
+HOST_SECONDS = 2.0
+_FORMATS: Mapping[str, str] = {
+    "int": "i", "int32_t": "i", "unsigned": "I", "unsigned int": "I", "uint32_t": "I", "long": "q", "long long": "q",
+    "int64_t": "q", "size_t": "Q", "uint64_t": "Q", "float": "f", "double": "d", "bool": "?", "char": "b",
+    "short": "h",
+}  # fmt: skip
+
+
+def make_plan(program: Program, arguments: list[Argument], card: Card, limits: RunLimits) -> LaunchPlan:
+    """Evaluate solve() for these arguments, in the order of its parameters.
+
+    A tensor's buffer id is FIRST_TENSOR_ID plus its place in `arguments`; scratch ids follow. Raises PlanFault with
+    the findings where solve() fails, also where CUDA would refuse a launch, as it does for every other program.
+    """
+    host = _host(program.ptx)
+    api = HostApi(HANDLERS, _kernels(program.ptx), arguments, card, limits, program.source_name)
+    try:
+        host.run(pack(arguments), api.on_call, instructions=HOST_INSTRUCTIONS, seconds=HOST_SECONDS)
+    except HostFault as fault:
+        raise PlanFault([*api.findings, _finding(fault, program.source_name)]) from fault
+    except UnsupportedPtx as unsupported:
+        message = f"solve() needs what the judge cannot evaluate: {unsupported.what}"
+        finding = Finding(FindingKind.UNSUPPORTED, message, program.source_name)
+        raise PlanFault([*api.findings, finding]) from unsupported
+    return api.plan()
+
+
+@lru_cache(maxsize=2)
+def _module(ptx: str) -> Module:
+    return parse(ptx)
+
+
+@lru_cache(maxsize=2)
+def _host(ptx: str) -> HostProgram:
+    return HostProgram(_module(ptx))
+
+
+@lru_cache(maxsize=2)
+def _kernels(ptx: str) -> dict[str, Kernel]:
+    return _module(ptx).kernels
+
+
+def pack(arguments: list[Argument]) -> bytes:
+    """The parameter block of solve(): each argument aligned to its size, tensors as opaque addresses."""
+    block = b""
+    for index, argument in enumerate(arguments):
+        data = _pack_one(argument, FIRST_TENSOR_ID + index)
+        block += b"\0" * (-len(block) % len(data)) + data
+    return block
+
+
+def _pack_one(argument: Argument, buffer_id: int) -> bytes:
+    if isinstance(argument.value, np.ndarray):
+        return struct.pack("<Q", address(buffer_id))
+    if argument.ctype not in _FORMATS:
+        known = ", ".join(_FORMATS)
+        raise JudgeError(f"parameter {argument.name}: no scalar type {argument.ctype!r} (known: {known})")
+    return struct.pack("<" + _FORMATS[argument.ctype], argument.value)
+
+
+def _finding(fault: HostFault, file: str) -> Finding:
+    return Finding(FindingKind(fault.kind), fault.message, fault.file or file, fault.line)
