@@ -1,0 +1,82 @@
+"""The words of the command line: options, their values, and help. Needs nothing that is not in the standard library."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import math
+from typing import NoReturn
+
+EXIT_USAGE = 2
+_EPILOG = """other commands:
+  judge.py list                  the problems
+  judge.py show PROBLEM          its statement, signature and cases
+  judge.py start PROBLEM [FILE]  write its starter to FILE (never over an existing one)
+  judge.py doctor                what this machine can do, and what to install for the rest
+
+exit codes: 0 accepted, 1 judged and not accepted, 2 usage or problem error, 3 judge error, 4 unsupported here
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Errors in one line with the closest known option, and exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_USAGE, f"judge.py: {message}; `judge.py --help` shows what there is\n")
+
+    def parse(self, arguments: list[str]) -> argparse.Namespace:
+        """Like parse_args, but an unknown option comes with a suggestion."""
+        parsed, unknown = self.parse_known_args(arguments)
+        for word in unknown:
+            close = difflib.get_close_matches(word.split("=")[0], self._option_string_actions, 1)
+            self.error(f"unknown argument {word!r}" + (f"; did you mean {close[0]}?" if close else ""))
+        return parsed
+
+
+def command_parser(name: str, description: str) -> Parser:
+    """For one of the commands beside judging."""
+    return Parser(prog=f"judge.py {name}", description=description, allow_abbrev=False)
+
+
+def judge_parser() -> Parser:
+    """For `judge.py PROBLEM SOLUTION.cu`."""
+    parser = Parser(
+        prog="judge.py",
+        description="Judge a CUDA attention kernel: compile it, run it on randomised cases, explain the verdict.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("problem", nargs="?", help="a problem's id, or the path of a problem directory")
+    parser.add_argument("solution", nargs="?", metavar="SOLUTION.cu", help="the file to judge")
+    parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="cpu is the emulator (auto)")
+    parser.add_argument("--cases", metavar="NAMES", help="names or patterns with commas; or 'benchmarks' (all tests)")
+    parser.add_argument("--seed", type=_seed, help="repeat the inputs of an earlier run (fresh)")
+    parser.add_argument("--json", metavar="PATH", help="also write the report as JSON; '-' for standard output")
+    parser.add_argument("--card", default="H100", help="the GPU that the emulator plays (H100)")
+    parser.add_argument("--no-cache", dest="cache", action="store_false", help="compile afresh")
+    parser.add_argument("--threads", type=_threads, default=0, metavar="N", help="of the emulator (all cores)")
+    parser.add_argument("--time-limit", type=_seconds, default=0.0, metavar="S", help="seconds a case (the problem's)")
+    return parser
+
+
+def _seed(text: str) -> int:
+    return _whole(text, 0, 2**63 - 1)
+
+
+def _threads(text: str) -> int:
+    return _whole(text, 1, 1024)
+
+
+def _whole(text: str, low: int, high: int) -> int:
+    if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {low} to {high}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if math.isfinite(value := float(text)) and 0 < value <= 3600:
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0 and up to 3600")

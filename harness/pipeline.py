@@ -1,0 +1,206 @@
+"""judge(problem, submission, options) -> events, ending in Finished(report). The only orchestrator.
+
+    this thread        starts children, compares, decides; the only one that sees references
+    prefetch thread    builds the next case: inputs, float64 reference, limits
+    compile child      one per source, unless the cache knows it (harness/artefacts.py)
+    run child          started first, so that its imports overlap with compiling; one case at a time
+
+The verdict of a case is the worst of what the device found and of the comparison (harness/verdict.py ranks them).
+All cases run, also after a wrong one, until two of them have run out of time or killed their child: more would cost
+the learner the same wait again and say nothing new.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from harness import cases as case_builder
+from harness.artefacts import compiled
+from harness.cases import Case
+from harness.check import compare
+from harness.devices.base import Program, RunLimits, RunResult
+from harness.errors import SubmissionError
+from harness.events import CaseFinished, CaseStarted, Compiled, Compiling, DeviceReady, Event, Finished
+from harness.prefetch import Prefetch
+from harness.problem import CaseSpec, Problem
+from harness.results import CaseResult, CompileResult, ErrorStats, Finding, Report
+from harness.sandbox.death import ChildDied, of_run
+from harness.sandbox.limits import MIB, ProcessLimits, gpu_limits, run_limits
+from harness.sandbox.supervisor import RunProcess, Source, Toolchain
+from harness.submission import Submission
+from harness.verdict import FindingKind, Verdict, verdict_of, worst
+
+MAX_FATAL_CASES = 2
+_FATAL = (Verdict.TIME_LIMIT, Verdict.MEMORY_LIMIT)
+_INCOMPARABLE = (Verdict.TIME_LIMIT, Verdict.MEMORY_LIMIT, Verdict.UNSUPPORTED)
+_EMULATOR_BYTES = 1280 * MIB  # interpreter, LLVM, tensors and their shadows
+_BYTES_PER_CORE = 16 * MIB  # stacks and arenas of a thread
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to judge. `seconds` is of one case, 0 takes the problem's own; `threads` 0 means all cores."""
+
+    device: str = "auto"  # "auto", "cpu", "gpu"
+    cases: str | None = None  # None: all tests; "benchmarks"; or names and patterns, comma-separated
+    seed: int | None = None  # None: fresh, and secret until the report
+    card: str = "H100"
+    cache: bool = True
+    threads: int = 0
+    seconds: float = 0.0
+    compile_seconds: float = 30.0
+    toolchain: Toolchain = field(default_factory=Toolchain)
+
+
+def judge(problem: Problem, submission: Submission, options: Options | None = None) -> Generator[Event, None, None]:
+    """Judge one submission. The generator owns child processes: consume it in one thread, to its end or close it.
+
+    Raises UsageError (no such case, card or device) and JudgeError (the judge itself failed).
+    """
+    return _Judging(problem, submission, options or Options()).events()
+
+
+def refused(problem: str, name: str, error: SubmissionError) -> Report:
+    """The report of a submission that never reached the compiler: empty, too long, not text."""
+    result = CompileResult(ok=False, log=error.log or str(error))
+    findings = error.findings or (_in_words(error),)
+    return Report(problem, name, "", "float32", 0, error.verdict, result, findings=findings)
+
+
+class _Judging:
+    """One judging on its way to a report."""
+
+    def __init__(self, problem: Problem, submission: Submission, options: Options):
+        self._problem = problem
+        self._submission = submission
+        self._options = options
+        self._begun = time.monotonic()
+        self._seed = case_builder.fresh_seed() if options.seed is None else options.seed
+        self._device = ""
+        self._compile = CompileResult(ok=False)
+        self._refusal: SubmissionError | None = None
+        self._cases: list[CaseResult] = []
+        self._notes: list[Finding] = []
+
+    def events(self) -> Generator[Event, None, None]:
+        """The judging, step by step."""
+        specs = case_builder.select(self._problem, self._options.cases)
+        devices = self._options.toolchain.candidates(self._options.device)
+        cases = case_builder.build(self._problem, self._options.cases, self._seed)
+        with RunProcess(devices, self._process_limits(specs)) as runner, Prefetch(cases) as ahead:
+            try:
+                yield from self._prepare(runner)
+                yield from self._run_all(runner, ahead, len(specs))
+            except SubmissionError as error:
+                self._refusal = error
+                if not self._compile.ok:
+                    self._compile = CompileResult(ok=False, log=error.log or str(error))
+                    yield Compiled(self._compile)
+        yield Finished(self._report())
+
+    def _prepare(self, runner: RunProcess) -> Iterator[Event]:
+        """Compile for the device that the child has opened, and load the program there."""
+        yield Compiling(self._problem.id, self._submission.name, self._seed)
+        options, submission = self._options, self._submission
+        arch = runner.opened().arch if runner.may_be_gpu else ""
+        declaration = self._problem.declaration()
+        source = Source(submission.text, submission.name, declaration, options.card, arch)
+        artefacts, cached = compiled(source, options.toolchain, options.compile_seconds, options.cache)
+        self._compile = CompileResult(True, artefacts.seconds, artefacts.log, cached)
+        yield Compiled(self._compile)
+        runner.load(Program(submission.name, artefacts.ptx, options.card, artefacts.cubin))
+        opened = runner.opened()
+        self._device = opened.name
+        yield DeviceReady(opened.kind, opened.name)
+
+    def _run_all(self, runner: RunProcess, cases: Prefetch[Case], total: int) -> Iterator[Event]:
+        fatal = 0
+        for number, case in enumerate(cases, 1):
+            yield CaseStarted(case.name, number, total)
+            result, died = self._run(runner, case)
+            self._cases.append(result)
+            yield CaseFinished(result, number, total)
+            fatal += died or result.verdict in _FATAL
+            if fatal >= MAX_FATAL_CASES and number < total:
+                self._notes.append(_not_run(total - number))
+                return
+
+    def _run(self, runner: RunProcess, case: Case) -> tuple[CaseResult, bool]:
+        """One case, and whether it took its child with it."""
+        limits = self._run_limits()
+        try:
+            run = runner.run(case.arguments, limits, _schedule_seed(self._seed, case.name))
+        except ChildDied as death:
+            verdict, finding = of_run(death)
+            stdout = death.stdout[: limits.stdout_bytes]
+            return CaseResult(case.name, verdict, (), (finding,), 0.0, stdout, dict(case.parameters)), True
+        return _assess(case, run, limits), False
+
+    def _run_limits(self) -> RunLimits:
+        seconds = self._options.seconds or self._problem.limits.seconds
+        return RunLimits(seconds=seconds, threads=self._options.threads)
+
+    def _process_limits(self, specs: Sequence[CaseSpec]) -> dict[str, ProcessLimits]:
+        memory = _EMULATOR_BYTES + (os.cpu_count() or 1) * _BYTES_PER_CORE
+        if not all(spec in self._problem.tests for spec in specs):  # benchmarks are as large as the problem allows
+            memory += 2 * self._problem.limits.memory_mib * MIB
+        return {"gpu": gpu_limits(), "cpu": run_limits(memory)}
+
+    def _report(self) -> Report:
+        verdicts = [case.verdict for case in self._cases]
+        if self._refusal:
+            verdicts.append(self._refusal.verdict)
+            self._notes += self._refusal.findings or [_in_words(self._refusal)]
+        return Report(
+            problem=self._problem.id,
+            submission=self._submission.name,
+            device=self._device,
+            dtype="float32",
+            seed=self._seed,
+            verdict=worst(verdicts),
+            compile=self._compile,
+            cases=tuple(self._cases),
+            findings=tuple(self._notes),
+            seconds=time.monotonic() - self._begun,
+        )
+
+
+def _assess(case: Case, run: RunResult, limits: RunLimits) -> CaseResult:
+    """Compare what the run left with the reference, and let the worst speak for the case."""
+    errors: list[ErrorStats] = []
+    findings = list(run.findings)
+    if len(run.stdout) > limits.stdout_bytes:
+        findings.append(_too_much_output(limits.stdout_bytes))
+    if worst(verdict_of(f.kind) for f in findings) not in _INCOMPARABLE:
+        errors, mismatches = compare(case, run.outputs, run.unwritten)
+        findings += mismatches
+    verdicts = [verdict_of(finding.kind) for finding in findings]
+    if not all(error.ratio <= 1 for error in errors):  # so written that a NaN ratio is wrong, too
+        verdicts.append(Verdict.WRONG_ANSWER)
+    stdout = run.stdout[: limits.stdout_bytes]
+    return CaseResult(
+        case.name, worst(verdicts), tuple(errors), tuple(findings), run.seconds, stdout, dict(case.parameters)
+    )
+
+
+def _too_much_output(limit: int) -> Finding:
+    return Finding(FindingKind.OUTPUT_LIMIT, f"The submission printed more than {limit} bytes in one case.")
+
+
+def _in_words(error: SubmissionError) -> Finding:
+    kind = FindingKind.UNSUPPORTED if error.verdict is Verdict.UNSUPPORTED else FindingKind.NOTE
+    return Finding(kind, str(error))
+
+
+def _not_run(count: int) -> Finding:
+    cases = "1 more case was" if count == 1 else f"{count} more cases were"
+    return Finding(FindingKind.NOTE, f"{cases} not run: {MAX_FATAL_CASES} had ended the run before.")
+
+
+def _schedule_seed(seed: int, case: str) -> int:
+    """What the device may shuffle its schedule by; says nothing about the seed that inputs are drawn from."""
+    return int.from_bytes(hashlib.sha256(f"schedule/{seed}/{case}".encode()).digest()[:4], "little")

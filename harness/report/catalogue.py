@@ -1,0 +1,41 @@
+"""Problems for a person at a terminal: the list, and one problem with its statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.problem import Problem
+from harness.report.excerpt import printable
+
+
+def print_problems(problems: Sequence[Problem]) -> None:
+    """One line a problem."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("problem", "difficulty", "cases", "title"):
+        table.add_column(heading, overflow="fold")
+    for problem in problems:
+        table.add_row(problem.id, problem.difficulty, str(len(problem.tests)), Text(printable(problem.title)))
+    Console().print(table)
+
+
+def print_problem(problem: Problem) -> None:
+    """Statement (rendered on a terminal, as written elsewhere), signature, cases."""
+    console = Console()
+    if console.is_terminal:
+        from rich.markdown import Markdown
+
+        console.print(Markdown(printable(problem.statement)))
+    else:
+        _plain(console, problem.statement)
+    _plain(console, f"\n{problem.declaration()}\n")
+    _plain(console, f"tests: {', '.join(case.name for case in problem.tests)}")
+    if problem.benchmarks:
+        _plain(console, f"benchmarks: {', '.join(case.name for case in problem.benchmarks)}")
+
+
+def _plain(console: Console, text: str) -> None:
+    console.print(Text(printable(text)), soft_wrap=True)

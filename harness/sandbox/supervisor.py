@@ -1,0 +1,194 @@
+"""What the pipeline asks of children: compile one source; hold a device and run case after case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from harness.devices.base import Argument, Program, RunLimits, RunResult
+from harness.errors import JudgeError, UsageError
+from harness.sandbox import codec, death
+from harness.sandbox.child import Child
+from harness.sandbox.death import Cause, ChildDied
+from harness.sandbox.frames import Frame, FrameError
+from harness.sandbox.limits import ProcessLimits, as_json, compile_limits
+
+_START_SECONDS = 60.0  # for a child's imports, and a driver's start on a busy machine
+RUN_GRACE = 5.0  # seconds above the device's own budget: just-in-time compilation, transfer of arrays
+_MAX_ARTEFACTS = 256 << 20  # bytes of PTX and cubin together
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """Where children find compilers and devices, as "module:name"."""
+
+    compiler: str = "harness.compile.build:compile_submission"
+    gpu_compiler: str = "harness.compile.gpu:compile_cubin"
+    cpu: str = "harness.devices.cpu:EmulatorDevice"
+    gpu: str = "harness.devices.gpu:GpuDevice"
+
+    def candidates(self, device: str) -> dict[str, str]:
+        """Device kinds to try in order, for "cpu", "gpu" or "auto"."""
+        if device == "auto" and find_spec("pycuda") is None:
+            device = "cpu"
+        kinds = {"cpu": ["cpu"], "gpu": ["gpu"], "auto": ["gpu", "cpu"]}[device]
+        return {kind: getattr(self, kind) for kind in kinds}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One compilation: the text and everything that its result depends on. `arch` is of the cubin, "" for none."""
+
+    text: str
+    name: str
+    declaration: str
+    card: str
+    arch: str = ""
+
+
+@dataclass(frozen=True)
+class Artefacts:
+    """What a compilation left: PTX always, a cubin when the source asked for one."""
+
+    ptx: str
+    cubin: bytes
+    log: str
+    seconds: float
+
+
+def compile_source(source: Source, toolchain: Toolchain, seconds: float) -> Artefacts:
+    """Compile in a child of its own. Raises SubmissionError (it does not compile, or not within the limits) or
+    JudgeError. A crashed compiler is tried once more, so that a foreign signal is not charged to the source."""
+    try:
+        return _compile_once(source, toolchain, seconds)
+    except ChildDied as first:
+        if first.cause is not Cause.CRASH:
+            raise death.of_compile(first) from None
+    try:
+        return _compile_once(source, toolchain, seconds)
+    except ChildDied as second:
+        raise death.of_compile(second) from None
+
+
+def _compile_once(source: Source, toolchain: Toolchain, seconds: float) -> Artefacts:
+    fields = {
+        "text": source.text, "name": source.name, "declaration": source.declaration, "card": source.card,
+        "arch": source.arch, "compiler": toolchain.compiler,
+        "gpu_compiler": toolchain.gpu_compiler if source.arch else "",
+    }  # fmt: skip
+    with Child("harness.sandbox.compile_child", compile_limits(seconds)) as child:
+        child.send(Frame("compile", fields))
+        answer = child.receive(seconds, _MAX_ARTEFACTS)
+    return _artefacts(codec.check(answer, "compiled"))
+
+
+def _artefacts(answer: Frame) -> Artefacts:
+    ptx, cubin = codec.bytes_of(answer, "ptx"), codec.bytes_of(answer, "cubin")
+    try:
+        text = ptx.decode()
+    except UnicodeDecodeError:
+        raise FrameError("the PTX that came back is not text") from None
+    return Artefacts(text, cubin, codec.text_of(answer, "log"), codec.number_of(answer, "seconds"))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The device that a run child has opened: "cpu" or "gpu", its name, and the arch of its cubins."""
+
+    kind: str
+    name: str
+    arch: str
+
+
+class RunProcess:
+    """A run child that is started at once, and again after it died. Close it, or use it in a with statement.
+
+    `devices` as of `Toolchain.candidates`; `limits` by kind of device. The child starts under those of the first
+    candidate and takes on those of the device that it could open.
+    """
+
+    def __init__(self, devices: Mapping[str, str], limits: Mapping[str, ProcessLimits]):
+        self._devices = dict(devices)
+        self._limits = {kind: limits[kind] for kind in devices}
+        self._program: Program | None = None
+        self._opened: Opened | None = None
+        self._child = self._start()
+
+    def _start(self) -> Child:
+        first = next(iter(self._devices))
+        child = Child("harness.sandbox.run_child", self._limits[first])
+        limits = {kind: as_json(value) for kind, value in self._limits.items()}
+        child.send(Frame("open", {"devices": self._devices, "limits": limits}))
+        self._opened = None
+        return child
+
+    @property
+    def may_be_gpu(self) -> bool:
+        """Whether a GPU is among the candidates."""
+        return "gpu" in self._devices
+
+    def opened(self) -> Opened:
+        """Wait until the child has opened its device. Raises UsageError when there is none, JudgeError when it died."""
+        if self._opened:
+            return self._opened
+        try:
+            answer = self._child.receive(_START_SECONDS, 0)
+        except ChildDied as died:
+            raise JudgeError(f"the run process did not start: {died}. {died.stderr.strip()[-2000:]}") from None
+        if answer.kind == "unavailable":
+            reason = codec.text_of(answer, "message")
+            raise UsageError(f"no such device here: {reason}; `judge.py doctor` says what is missing")
+        codec.check(answer, "ready")
+        self._opened = Opened(*(codec.text_of(answer, field) for field in ("kind", "name", "arch")))
+        kind = self._opened.kind
+        if kind not in self._devices:
+            raise JudgeError(f"the run process opened a device that was not asked for: {kind!r}")
+        self._devices = {kind: self._devices[kind]}  # a restart must not change it
+        self._child.limits = self._limits[kind]
+        return self._opened
+
+    def load(self, program: Program) -> None:
+        """Give the child its program; it comes back by itself after a restart."""
+        self._program = program
+        if self._child.alive:
+            self._child.send(codec.load_request(program))
+
+    def run(self, arguments: Sequence[Argument], limits: RunLimits, seed: int) -> RunResult:
+        """Run one case. Raises ChildDied when the child ended instead, SubmissionError for what stops every case."""
+        self._revive()
+        self.opened()
+        child = self._child
+        child.send(codec.run_request(arguments, limits, seed))
+        answer = child.receive(limits.seconds + RUN_GRACE, codec.output_bytes(arguments))
+        try:
+            return self._result(child, answer, arguments)
+        except (FrameError, JudgeError) as error:
+            child.close()
+            cause = Cause.PROTOCOL if isinstance(error, FrameError) else Cause.EXIT
+            raise ChildDied(cause, str(error), child.take_stdout()) from None
+
+    def _result(self, child: Child, answer: Frame, arguments: Sequence[Argument]) -> RunResult:
+        result = codec.read_result(codec.check(answer, "result"), arguments)
+        printed = child.take_stdout()
+        if answer.fields.get("broken"):
+            child.close()
+        return RunResult(result.outputs, result.findings, result.stdout + printed, result.seconds, result.unwritten)
+
+    def _revive(self) -> None:
+        if self._child.alive:
+            return
+        self._child = self._start()
+        if self._program:
+            self.opened()
+            self.load(self._program)
+
+    def close(self) -> None:
+        """Kill the child and remove what it left."""
+        self._child.close()
+
+    def __enter__(self) -> RunProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

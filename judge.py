@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""The command line: parse, call, print, exit code. `python judge.py --help` says the rest."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# Older interpreters must get this far to read the message, so nothing above or in this file's syntax is newer than 3.7.
+if sys.version_info < (3, 11):  # noqa: UP036
+    sys.exit(f"judge.py needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable})")
+
+import contextlib
+import difflib
+import shlex
+import signal
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import commandline
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from harness.events import Event
+    from harness.pipeline import Options
+    from harness.problem import Problem
+    from harness.results import Report
+    from harness.submission import Submission
+
+# References are computed while the emulator keeps every core busy: BLAS threads that spin for work would slow both down
+# several times over. Read when NumPy is loaded, hence here.
+for _variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
+_ROOT = Path(__file__).resolve().parent
+_EXIT_JUDGE_ERROR, _EXIT_UNSUPPORTED, _EXIT_INTERRUPTED = 3, 4, 130
+_PACKAGES = {"numpy", "yaml", "jinja2", "rich", "llvmlite"}
+_COMMANDS = ("list", "show", "start", "doctor")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; the exit code as of DESIGN."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        return _dispatch(sys.argv[1:] if arguments is None else arguments)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").split(".")[0]
+        if package not in _PACKAGES:
+            raise
+        return _fail(f"the package '{package}' is missing; install all of them: {_pip()}")
+    except KeyboardInterrupt:
+        print("\njudge.py: interrupted; nothing is left running", file=sys.stderr)
+        return _EXIT_INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return commandline.EXIT_USAGE
+    except Exception:  # whatever else there is, it is not the submission's fault
+        traceback.print_exc()
+        return _fail("judge error: the judge itself failed, as above", _EXIT_JUDGE_ERROR)
+
+
+def _terminate(signum: int, frame: FrameType | None) -> None:
+    sys.exit(128 + signum)  # so that children and temporary directories are cleared on the way out
+
+
+def _pip() -> str:
+    return f"{shlex.quote(sys.executable)} -m pip install -e {shlex.quote(str(_ROOT))}"
+
+
+def _fail(message: str, code: int = commandline.EXIT_USAGE) -> int:
+    print(f"judge.py: {message}", file=sys.stderr)
+    return code
+
+
+def _dispatch(arguments: list[str]) -> int:
+    from harness.errors import JudgeError, UsageError
+
+    commands = {"list": _list, "show": _show, "start": _start, "doctor": _doctor}
+    try:
+        if arguments and arguments[0] in commands:
+            return commands[arguments[0]](arguments[1:])
+        return _judge(arguments)
+    except UsageError as error:
+        return _fail(str(error))
+    except JudgeError as error:
+        return _fail(f"judge error, not the submission's fault: {error}", _EXIT_JUDGE_ERROR)
+
+
+def _judge(arguments: list[str]) -> int:
+    parsed = commandline.judge_parser().parse(arguments)
+    if parsed.problem is None:
+        return _fail("name a problem and a file: judge.py flash_attention my.cu; `judge.py list` shows the problems")
+    problem = _load_problem(parsed.problem)
+    if parsed.solution is None:
+        hint = f"`judge.py start {problem.id}` writes a starter to {problem.id}.cu"
+        return _fail(f"name the .cu file to judge: judge.py {parsed.problem} my.cu; {hint}")
+    _check_writable(parsed.json)
+    report, source = _run(problem, parsed)
+    _write(report, source, parsed)
+    return _exit_code(report)
+
+
+def _load_problem(name: str) -> Problem:
+    from harness import problem
+    from harness.errors import UsageError
+
+    if name.endswith((".cu", ".cuh")):
+        raise UsageError(f"the problem comes first: judge.py PROBLEM {name}; `judge.py list` shows the problems")
+    try:
+        return problem.load(name)
+    except UsageError as error:
+        close = difflib.get_close_matches(name, _COMMANDS, 1, 0.7)
+        raise type(error)(f"{error}; or the command `{close[0]}`?" if close else str(error)) from None
+
+
+def _check_writable(path: str | None) -> None:
+    from harness.errors import UsageError
+
+    if path and path != "-" and (Path(path).is_dir() or not Path(path).absolute().parent.is_dir()):
+        raise UsageError(f"cannot write the report to {path}: it is a directory, or its directory does not exist")
+
+
+def _run(problem: Problem, parsed: argparse.Namespace) -> tuple[Report, str]:
+    """The report, and the source that its lines refer to."""
+    from harness import cards, pipeline, submission
+    from harness.errors import SubmissionError
+
+    cards.get(parsed.card)
+    try:
+        loaded = submission.load(Path(parsed.solution))
+    except SubmissionError as error:
+        return pipeline.refused(problem.id, Path(parsed.solution).name, error), ""
+    names = ("device", "cases", "seed", "card", "cache", "threads")
+    options = pipeline.Options(seconds=parsed.time_limit, **{name: getattr(parsed, name) for name in names})
+    return _watch(problem, loaded, options), loaded.text
+
+
+def _watch(problem: Problem, submission: Submission, options: Options) -> Report:
+    """Judge, with the current step on a terminal's standard error."""
+    from harness.events import Finished
+    from harness.pipeline import judge
+
+    with contextlib.closing(judge(problem, submission, options)) as events, _progress() as show:
+        for event in events:
+            show(event)
+            if isinstance(event, Finished):
+                return event.report
+    raise AssertionError("the judging ended without a report")
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[Event], None]]:
+    if not sys.stderr.isatty():
+        yield lambda event: None
+        return
+    from rich.console import Console
+
+    from harness.report.terminal import progress_line
+
+    with Console(stderr=True).status("starting") as status:
+        yield lambda event: status.update(progress_line(event) or status.status)
+
+
+def _write(report: Report, source: str, parsed: argparse.Namespace) -> None:
+    """The report for people on standard output (standard error when JSON goes there), and the JSON."""
+    from rich.console import Console
+
+    from harness.errors import UsageError
+    from harness.report import json, terminal
+
+    to_stdout = parsed.json == "-"
+    terminal.print_report(Console(stderr=to_stdout), report, source, _repeat(report, parsed))
+    if to_stdout:
+        sys.stdout.write(json.render(report))
+    elif parsed.json:
+        try:
+            Path(parsed.json).write_text(json.render(report), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"cannot write the report to {parsed.json}: {error.strerror or error}") from error
+
+
+def _repeat(report: Report, parsed: argparse.Namespace) -> str:
+    """The command that judges the same file on the same inputs."""
+    words = ["python", "judge.py", parsed.problem, parsed.solution]
+    if report.seed:
+        words += ["--seed", str(report.seed)]
+    for option, default in (("device", "auto"), ("cases", None), ("card", "H100"), ("time_limit", 0.0)):
+        if getattr(parsed, option) != default:
+            words += [f"--{option.replace('_', '-')}", str(getattr(parsed, option))]
+    return shlex.join(words)
+
+
+def _exit_code(report: Report) -> int:
+    from harness.verdict import Verdict
+
+    codes = {Verdict.ACCEPTED: 0, Verdict.JUDGE_ERROR: _EXIT_JUDGE_ERROR, Verdict.UNSUPPORTED: _EXIT_UNSUPPORTED}
+    return codes.get(report.verdict, 1)
+
+
+def _list(arguments: list[str]) -> int:
+    commandline.command_parser("list", "The problems.").parse(arguments)
+    from harness.problem import list_problems
+    from harness.report import catalogue
+
+    catalogue.print_problems(list_problems())
+    return 0
+
+
+def _show(arguments: list[str]) -> int:
+    parser = commandline.command_parser("show", "A problem's statement, signature and cases.")
+    parser.add_argument("problem")
+    parsed = parser.parse(arguments)
+    from harness.report import catalogue
+
+    catalogue.print_problem(_load_problem(parsed.problem))
+    return 0
+
+
+def _start(arguments: list[str]) -> int:
+    parser = commandline.command_parser("start", "Write a problem's starter.")
+    parser.add_argument("problem")
+    parser.add_argument("file", nargs="?", help="where to (PROBLEM.cu)")
+    parsed = parser.parse(arguments)
+    problem = _load_problem(parsed.problem)
+    target = Path(parsed.file or f"{problem.id}.cu")
+    try:
+        with target.open("x", encoding="utf-8") as file:
+            file.write(problem.starter)
+    except FileExistsError:
+        return _fail(f"{target} exists and is left as it is; give another name: judge.py start {problem.id} other.cu")
+    except OSError as error:
+        return _fail(f"cannot write {target}: {error.strerror}")
+    print(f"wrote {target}; judge it with: python judge.py {parsed.problem} {target}")
+    return 0
+
+
+def _doctor(arguments: list[str]) -> int:
+    commandline.command_parser("doctor", "What this machine can do, and what to install for the rest.").parse(arguments)
+    from harness import doctor
+
+    return 0 if doctor.print_examination(_pip()) else _EXIT_UNSUPPORTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
