@@ -1,0 +1,123 @@
+"""What several test files share: a tiny problem, and a way to judge with the fake toolchain."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import problem as problems
+from harness.events import Event, Finished
+from harness.pipeline import Options, judge
+from harness.problem import Problem
+from harness.results import Report
+from harness.submission import from_bytes
+from tests.fake_toolchain import TOOLCHAIN
+
+_YAML = """
+id: doubling
+title: Doubling
+difficulty: easy
+tags: [test]
+dtypes: [float32]
+signature:
+  - {name: x, type: element, role: in, shape: [n, "4"]}
+  - {name: out, type: element, role: out, shape: [n, "4"]}
+  - {name: n, type: int}
+case_parameters:
+  n: {type: int, min: 1}
+tests:
+  - {name: one, n: 1}
+  - {name: two, n: 2}
+  - {name: five, n: 5}
+benchmarks:
+  - {name: big, n: 1000}
+limits: {seconds: 2.0, memory_mib: 64}
+"""
+_REFERENCE = """
+import numpy as np
+
+
+def make_inputs(case, rng):
+    return {"x": rng.standard_normal((case["n"], 4), dtype=np.float32), "n": case["n"]}
+
+
+def expected(inputs):
+    return {"out": 2.0 * inputs["x"].astype(np.float64)}
+
+
+def honest(inputs):
+    yield {"out": 2 * inputs["x"]}
+
+
+def cost(inputs):
+    return {"bytes": 8 * inputs["x"].size, "flops": inputs["x"].size}
+"""
+
+
+@pytest.fixture(scope="session")
+def doubling(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    """A problem of three cases, n = 1, 2 and 5: out [n, 4] is twice x [n, 4]."""
+    directory = tmp_path_factory.mktemp("problems") / "doubling"
+    directory.mkdir()
+    texts = {
+        "problem.yaml": _YAML,
+        "reference.py": _REFERENCE,
+        "statement.md": "# Double x\n",
+        "starter.cu": "// TODO\n",
+    }
+    for name, text in texts.items():
+        (directory / name).write_text(text)
+    return problems.load_directory(directory)
+
+
+@pytest.fixture
+def events_of(doubling: Problem) -> Callable[..., list[Event]]:
+    """Judge a text with the fake toolchain, as fast as its limits allow; keywords as of Options."""
+
+    def run(text: str, **changes: object) -> list[Event]:
+        defaults = {"seed": 7, "cache": False, "toolchain": TOOLCHAIN, "device": "cpu"}
+        return list(judge(doubling, from_bytes("my.cu", text.encode()), Options(**{**defaults, **changes})))  # type: ignore[arg-type]
+
+    return run
+
+
+@pytest.fixture
+def report_of(events_of: Callable[..., list[Event]]) -> Callable[..., Report]:
+    """The report of such a judging."""
+
+    def run(text: str, **changes: object) -> Report:
+        last = events_of(text, **changes)[-1]
+        assert isinstance(last, Finished)
+        return last.report
+
+    return run
+
+
+@pytest.fixture
+def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fails when the test leaves a child process or a temporary directory behind."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    yield
+    deadline = time.monotonic() + 5  # a killed grandchild is gone only when the system has got round to it
+    while (left := _processes_under(tmp_path)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert left == [], "child processes are left running"
+    assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith("judge-")] == []
+
+
+def _processes_under(directory: Path) -> list[int]:
+    """Process ids of children, and of whatever they started, whose own directory was made in this one."""
+    mark = f"TMPDIR={directory}/judge-".encode()
+    return [
+        int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and mark in _environment(entry)
+    ]
+
+
+def _environment(process: Path) -> bytes:
+    try:
+        return (process / "environ").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,189 @@
+"""Cases are repeatable, lazy, complete, and hostile in the ways that the problems promise."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness import cases, problem
+from harness.errors import ProblemError, UsageError
+from harness.problem import Problem
+
+
+def _one(problem_id: str, name: str, seed: int = 1) -> cases.Case:
+    (case,) = cases.build(problem.load(problem_id), name, seed)
+    return case
+
+
+def _values(case: cases.Case) -> dict[str, Any]:
+    return {a.name: a.value for a in case.arguments}
+
+
+def test_a_case_is_repeatable_alone() -> None:
+    alone = _one("paged_decode", "own_scale", seed=5)
+    (in_company,) = (
+        c for c in cases.build(problem.load("paged_decode"), "one_*,own_scale", 5) if c.name == "own_scale"
+    )
+    other_seed = _one("paged_decode", "own_scale", seed=6)
+    for a, b, c in zip(alone.arguments, in_company.arguments, other_seed.arguments, strict=True):
+        if a.role == "in" and a.name != "context_lens":
+            assert np.array_equal(np.asarray(a.value), np.asarray(b.value))
+            assert not np.array_equal(np.asarray(a.value), np.asarray(c.value))
+
+
+def test_equal_cases_of_other_names_differ() -> None:
+    spec = problem.load("flash_attention").tests[0]
+    reference = cases.load_reference(problem.load("flash_attention"))
+    twin = problem.CaseSpec("twin", spec.parameters)
+    q = [cases.build_one(problem.load("flash_attention"), reference, s, 1).arguments[0].value for s in (spec, twin)]
+    assert not np.array_equal(np.asarray(q[0]), np.asarray(q[1]))
+
+
+def test_selection() -> None:
+    p = problem.load("flash_attention")
+    assert cases.select(p) == cases.select(p, "tests") == p.tests
+    assert cases.select(p, "benchmarks") == p.benchmarks
+    assert [c.name for c in cases.select(p, "needles_65, one_*")] == ["one_token", "one_token_causal", "needles_65"]
+    for bad in ("chapter_ful", "", "one_token,nothing*"):
+        with pytest.raises(UsageError, match="of these: one_token, "):
+            cases.build(p, bad, 1)
+
+
+def test_seeds_are_secret_and_of_63_bits() -> None:
+    seeds = {cases.fresh_seed() for _ in range(100)}
+    assert len(seeds) == 100 and all(0 <= seed < 2**63 for seed in seeds) and max(seeds) > 2**55
+
+
+def test_arguments_follow_the_signature() -> None:
+    p, case = problem.load("paged_decode"), _one("paged_decode", "page_edges")
+    assert [a.name for a in case.arguments] == [parameter.name for parameter in p.signature]
+    assert {a.ctype for a in case.arguments} == {"float", "int"}
+    out = next(a for a in case.arguments if a.role == "out").value
+    assert isinstance(out, np.ndarray) and out.dtype == np.float32 and out.shape == case.expected["out"].shape
+    assert case.expected["out"].dtype == np.float64
+    assert case.cost.bytes > 0 and case.cost.flops > 0
+
+
+@pytest.mark.parametrize("name", [spec.name for spec in problem.load("paged_decode").tests])
+def test_paged_cases_are_hostile(name: str) -> None:
+    case = _one("paged_decode", name)
+    v = _values(case)
+    table, lens, page_size = v["block_table"], v["context_lens"], v["page_size"]
+    assert v["max_context_len"] == max(lens) and list(lens) == list(case.parameters["lengths"])  # type: ignore[call-overload]
+    pages = -(-lens // page_size)
+    for row, count in zip(table, pages, strict=True):
+        assert (row[count:] == -1).all() and (row[:count] >= 0).all() and (row[:count] < len(v["k_cache"])).all()
+    used = {int(page) for row, count in zip(table, pages, strict=True) for page in row[:count]}
+    unused = sorted(set(range(len(v["k_cache"]))) - used)
+    assert unused, "at least one page is never used"
+    assert np.abs(v["k_cache"][unused]).std() > 1e3 and np.isfinite(v["k_cache"]).all()
+    for row, length in zip(table, lens, strict=True):
+        if length % page_size:
+            assert np.abs(v["v_cache"][row[length // page_size], length % page_size :]).std() > 1e3
+    assert not case.expected["out"][lens == 0].any()
+
+
+def test_sequences_share_their_prefix() -> None:
+    v = _values(_one("paged_decode", "shared_prefix"))
+    assert len({tuple(row[:4]) for row in v["block_table"]}) == 1
+    assert len({int(row[4]) for row in v["block_table"]} - {-1}) == 4
+
+
+def test_needles_have_most_of_the_weight() -> None:
+    v = _values(_one("flash_attention", "needles_129"))
+    scores = v["q"].astype(np.float64) @ v["k"].astype(np.float64).transpose(0, 2, 1) * v["scale"]
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    top = (weights / weights.sum(-1, keepdims=True)).max(-1)
+    assert 0.75 < np.median(top[top > 0.5]) < 0.99
+    assert 1 / 10 < (top > 0.6).mean() < 1 / 4
+
+
+def test_scores_reach_far() -> None:
+    def scores(name: str) -> np.ndarray:
+        v = _values(_one("flash_attention", name))
+        return np.asarray(v["q"] @ v["k"].transpose(0, 2, 1) * np.float32(v["scale"]))
+
+    assert 60 < np.abs(scores("large_scores_causal")).max() < 120
+    top = scores("offset_scores").max(-1)
+    assert (np.abs(top) > 80).all() and (top > 0).any() and (top < 0).any()
+
+
+def test_merge_cases_have_empty_splits() -> None:
+    v = _values(_one("split_k_merge", "empty_rows"))
+    empty = v["l"] == 0
+    assert np.array_equal(empty, np.isneginf(v["m"])) and empty.all(axis=0).sum() >= 6
+    assert np.isnan(v["partial_out"][empty]).all() and np.isfinite(v["partial_out"][~empty]).all()
+    assert (v["l"][~empty] >= 1).all() and np.ptp(v["m"][~empty]) > 100
+
+
+def test_inputs_cannot_be_changed_by_the_reference() -> None:
+    array = _values(_one("split_k_merge", "one_split"))["m"]
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 1
+
+
+# A teacher's mistakes in reference.py.
+
+_GOOD = """\
+import numpy as np
+def make_inputs(case, rng):
+    return {"x": np.ones((case["n"], 4), np.float32), "n": case["n"]}
+def expected(inputs):
+    return {"out": inputs["x"].astype(np.float64)}
+def honest(inputs):
+    yield {"out": inputs["x"]}
+def cost(inputs):
+    return {"bytes": 1, "flops": 1}
+"""
+
+
+def _problem(tmp_path: Path, tiny: Problem, source: str) -> Problem:
+    (tmp_path / "reference.py").write_text(source)
+    return dataclasses.replace(tiny, directory=tmp_path)
+
+
+@pytest.fixture
+def tiny(doubling: Problem) -> Problem:
+    """A problem of one input x [n, 4] and one output of the same shape."""
+    return doubling
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("", "", ""),
+        ("def cost", "def costs", r"no function cost; it must define make_inputs, expected, honest, cost"),
+        ("import numpy", "import nunpy", r"ModuleNotFoundError: No module named 'nunpy'"),
+        ('case["n"], 4', 'case["m"], 4', r"make_inputs\(\) on case one: KeyError: 'm'"),
+        (', "n": case["n"]', "", r"must return a dict of exactly n, x"),
+        ('"n": case["n"]', '"n": 1.0', r"n must be an int of 32 bits, found 1\.0"),
+        ("4), np.float32", "4), np.float64", r"x must be a C-contiguous array of float32 \(1, 4\), found float64"),
+        ("4), np.float32)", "5), np.float32)", r"found float32 \(1, 5\)"),
+        ("astype(np.float64)", "copy()", r"expected\(\) on case one: out must be a C-contiguous array of float64"),
+        ("astype(np.float64)", "astype(np.float64) * np.nan", r"out holds NaN"),
+        ("astype(np.float64)", "astype(np.float64) * np.inf", r"out is not finite, which `check: rows` cannot"),
+        ('{"out": inputs["x"].a', '{"o": inputs["x"].a', r"must give a dict of exactly out"),
+        ('yield {"out": inputs["x"]}', "yield {}", r"honest\(\) on case one: must give a dict of exactly out"),
+        ('yield {"out"', 'yield {"out" + 1', r"honest\(\) on case one: TypeError"),
+        ('"bytes": 1, ', "", r"cost\(\) on case one: must return"),
+    ],
+)
+def test_a_broken_reference_is_explained(tmp_path: Path, tiny: Problem, old: str, new: str, message: str) -> None:
+    assert old in _GOOD
+    broken = _problem(tmp_path, tiny, _GOOD.replace(old, new, 1))
+    if not message:
+        assert next(cases.build(broken, "one", 1)).cost == cases.Cost(1, 1)
+        return
+    with pytest.raises(ProblemError, match=message) as caught:
+        next(cases.build(broken, "one", 1))
+    assert "reference.py" in str(caught.value)
+
+
+def test_a_case_beyond_the_memory_limit(tmp_path: Path, tiny: Problem) -> None:
+    huge = _problem(tmp_path, tiny, _GOOD.replace('case["n"], 4', "5_000_000, 4").replace('case["n"]}', "5_000_000}"))
+    with pytest.raises(ProblemError, match=r"the tensors take 152 MiB, limits.memory_mib allows 64"):
+        next(cases.build(huge, "one", 1))

@@ -1,0 +1,177 @@
+"""problem.yaml is read strictly, and the three problems are what they promise."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness import problem
+from harness.errors import ProblemError, UsageError
+from harness.expressions import ExpressionError, evaluate, names_in
+
+DECLARATIONS = {
+    "flash_attention": 'extern "C" void solve(const float* q, const float* k, const float* v, float* out, '
+    "int batch_heads, int seq_len, int head_dim, float scale, int causal);",
+    "paged_decode": 'extern "C" void solve(const float* q, const float* k_cache, const float* v_cache, '
+    "const int* block_table, const int* context_lens, float* out, int num_seqs, int num_heads, int num_kv_heads, "
+    "int head_dim, int page_size, int max_blocks_per_seq, int max_context_len, float scale);",
+    "split_k_merge": 'extern "C" void solve(const float* partial_out, const float* m, const float* l, float* out, '
+    "float* lse, int num_splits, int rows, int head_dim);",
+}
+GOOD = """\
+id: tiny
+title: Tiny
+difficulty: easy
+tags: [test]
+dtypes: [float32]
+signature:
+  - {name: x, type: element, role: in, shape: [n, 4]}
+  - {name: y, type: element, role: out, shape: [n, 4]}
+  - {name: n, type: int}
+case_parameters:
+  n: {type: int, min: 0}
+  data: {type: str, choices: [plain, wide], default: plain}
+tests:
+  - {name: one, n: 1}
+  - {name: two, n: 2, data: wide}
+benchmarks: []
+limits: {seconds: 1, memory_mib: 16}
+"""
+
+
+def _write(root: Path, yaml: str | bytes) -> Path:
+    directory = root / "tiny"
+    directory.mkdir()
+    (directory / "problem.yaml").write_bytes(yaml if isinstance(yaml, bytes) else yaml.encode())
+    for name in ("reference.py", "statement.md", "starter.cu"):
+        (directory / name).write_text("text\n")
+    return directory
+
+
+@pytest.mark.parametrize("problem_id", sorted(DECLARATIONS))
+def test_the_three_problems_load(problem_id: str) -> None:
+    loaded = problem.load(problem_id)
+    assert loaded.declaration() == DECLARATIONS[problem_id]
+    assert loaded.statement.startswith("# ") and len(loaded.tests) >= 10 and loaded.benchmarks
+    assert 'extern "C" void solve(' in loaded.starter
+
+
+@pytest.mark.parametrize("problem_id", sorted(DECLARATIONS))
+def test_the_statement_shows_the_signature(problem_id: str) -> None:
+    """Statement and starter declare solve() exactly as the judge does."""
+    loaded = problem.load(problem_id)
+    head = loaded.declaration().removesuffix(";")
+    for text in (loaded.statement, loaded.starter):
+        assert head in " ".join(text.split())
+
+
+def test_list_problems() -> None:
+    assert [p.id for p in problem.list_problems()] == sorted(DECLARATIONS)
+
+
+def test_a_problem_may_live_anywhere(tmp_path: Path) -> None:
+    directory = _write(tmp_path, GOOD)
+    for loaded in (problem.load(directory), problem.load("tiny", root=tmp_path)):
+        assert loaded.tests[0].parameters == {"n": 1, "data": "plain"}
+        assert loaded.tensors[1].shape == ("n", "4")
+        assert loaded.limits.seconds == 1.0
+
+
+def test_unknown_problem_names_a_close_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="did you mean 'paged_decode'"):
+        problem.load("paged_decod")
+    with pytest.raises(ProblemError, match=r"no problem\.yaml in this directory"):
+        problem.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("title: Tiny\n", "title: Tiny\ncolour: red\n", r"problem\.yaml:3: colour: unknown key; allowed: .*title"),
+        ("title: Tiny\n", "", r"the key 'title' is missing"),
+        ("title: Tiny\n", "title: 3\n", r":2: title: must be a text, found 3"),
+        ("title: Tiny\n", "title: Tiny\ntitle: Two\n", r":3: title: the key stands here twice"),
+        ("title: Tiny\n", "title:\tTiny\n", r":2: a tab; use spaces"),
+        ("title: Tiny\n", "title: [Tiny\n", r"not valid YAML"),
+        ("id: tiny", "id: other", r"must be the directory's name"),
+        ("difficulty: easy", "difficulty: hardest", r"found 'hardest', allowed: easy, medium, hard"),
+        ("dtypes: [float32]", "dtypes: [float31]", r"dtypes: found \['float31'\], allowed: float32"),
+        ("role: out, shape: [n, 4]", "role: output, shape: [n, 4]", r"signature\[1\]\.role: .*allowed: in, out, inout"),
+        ("role: out, shape: [n, 4]", "role: in, shape: [n, 4]", r"nothing could be checked"),
+        ("role: out, shape: [n, 4]", "role: out, shape: []", r"at least one dimension"),
+        ("role: out, shape: [n, 4]", "role: out, shape: [n, m]", r"'m' is not known; known: n"),
+        ("role: out, shape: [n, 4]", "role: out, shape: [n, n()]", r"is not allowed|is not known|n\(\)"),
+        ("role: out, shape: [n, 4]", "role: out, shape: ['n ** 2']", r"'n \*\* 2' is not allowed"),
+        ("name: y", "name: x", r"the name 'x' stands here 2 times"),
+        ("name: y", "name: 1y", r"'1y' is no C identifier"),
+        ("type: element, role: out", "type: int, role: out", r"allowed: element, float"),
+        ("{name: two,", "{name: one,", r"tests: the name 'one' stands here 2 times"),
+        ("{name: two,", "{name: Two!,", r"found 'Two!'; must be of small letters"),
+        ("n: 2,", "n: 0,", r"tests\[1\]: dimension 'n' of x is 0, must be at least 1"),
+        ("n: 2,", "n: -1,", r"tests\[1\]\.n: found -1, must be at least 0"),
+        ("n: 2,", "n: true,", r"tests\[1\]\.n: must be a whole number, found True"),
+        ("n: 2,", "", r"tests\[1\]: the key 'n' is missing"),
+        ("data: wide}", "data: narrow}", r"data: found 'narrow', allowed: plain, wide"),
+        ("data: wide}", "dat: wide}", r"tests\[1\]\.dat: unknown key; allowed: name, n, data"),
+        ("seconds: 1,", "seconds: 1e-3,", r"seconds: must be a number, found '1e-3'; YAML wants a dot"),
+        ("seconds: 1,", "seconds: 0,", r"limits: must be greater than 0"),
+        ("min: 0}", "min: 0, max: 3}", r"case_parameters\.n\.max: unknown key"),
+        ("default: plain", "default: thick", r"default: found 'thick', allowed: plain, wide"),
+    ],
+)
+def test_a_broken_file_is_explained(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    directory = _write(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(ProblemError, match=message) as caught:
+        problem.load(directory)
+    assert str(directory / "problem.yaml") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"- 1\n", "must be a mapping"),
+        (b"\xef\xbb\xbf" + GOOD.encode(), "byte order mark"),
+        (GOOD.encode() + b"# \xff\n", "is not UTF-8"),
+        (GOOD.encode() + b"--- \n", "not valid YAML"),
+        (b"a: !!python/object/apply:os.getcwd []\n", "not valid YAML"),
+        (b"title: &a [*a]\n", "not valid YAML|missing|must be"),
+    ],
+)
+def test_what_is_no_problem_file(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(ProblemError, match=message):
+        problem.load(_write(tmp_path, content))
+
+
+@pytest.mark.parametrize("name", ["reference.py", "statement.md", "starter.cu"])
+def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    directory = _write(tmp_path, GOOD)
+    (directory / name).unlink()
+    with pytest.raises(ProblemError, match=f"{name}: the file is missing"):
+        problem.load(directory)
+
+
+def test_a_copied_directory_is_not_the_same_problem_twice(tmp_path: Path) -> None:
+    shutil.copytree(_write(tmp_path, GOOD), tmp_path / "copy")
+    with pytest.raises(ProblemError, match="must be the directory's name"):
+        problem.list_problems(tmp_path)
+
+
+def test_expressions() -> None:
+    names = {"n": 10, "page": 16}
+    assert evaluate("ceil_div(n, page) * 4 - -1", names) == 5
+    assert evaluate("max(n, page) // min(3, 4) + 1", names) == 6
+    assert names_in("ceil_div(n, page) + min(a, 3)") == {"n", "page", "a"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "n +", "n / 2", "n ** 2", "True", "1.5", "'a'", "m", "n // 0", "abs(n)", "min(key=n)", "ceil_div(n)", "n.real",
+     "n[0]", "(lambda: 1)()", "__import__('os')", "1" * 300, "n if n else 1", "ceil_div(n, 0)"],
+)  # fmt: skip
+def test_expressions_that_are_none(text: str) -> None:
+    with pytest.raises(ExpressionError):
+        evaluate(text, {"n": 10})
