@@ -47,7 +47,7 @@ def make_plan(program: Program, arguments: list[Argument], card: Card, limits: R
     try:
         host.run(pack(arguments), api.on_call, instructions=HOST_INSTRUCTIONS, seconds=HOST_SECONDS)
     except HostFault as fault:
-        raise PlanFault([*api.findings, _finding(fault, program.source_name)]) from fault
+        raise PlanFault([*api.findings, _finding(fault, api, program.source_name)]) from fault
     except UnsupportedPtx as unsupported:
         message = f"solve() needs what the judge cannot evaluate: {unsupported.what}"
         finding = Finding(FindingKind.UNSUPPORTED, message, program.source_name)
@@ -88,5 +88,7 @@ def _pack_one(argument: Argument, buffer_id: int) -> bytes:
     return struct.pack("<" + _FORMATS[argument.ctype], argument.value)
 
 
-def _finding(fault: HostFault, file: str) -> Finding:
-    return Finding(FindingKind(fault.kind), fault.message, fault.file or file, fault.line)
+def _finding(fault: HostFault, api: HostApi, file: str) -> Finding:
+    tensor = api.memory.name(getattr(fault, "address", 0))
+    message = f"{tensor} is device memory: solve() cannot read or write it" if tensor else fault.message
+    return Finding(FindingKind(fault.kind), message, fault.file or file, fault.line, tensor=tensor)

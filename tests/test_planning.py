@@ -39,7 +39,7 @@ class FakeKernel:
 class Host:
     """The memory that solve() has for itself."""
 
-    bytes: bytearray = field(default_factory=lambda: bytearray(1 << 16))
+    memory: bytearray = field(default_factory=lambda: bytearray(1 << 16))
     top: int = 0x4000
 
     def call(self, name: str, *args: bytes, line: int = 7) -> SimpleNamespace:
@@ -50,13 +50,15 @@ class Host:
         )  # fmt: skip
 
     def read(self, address: int, nbytes: int) -> bytes:
-        return bytes(self.bytes[address : address + nbytes])
+        if address >= len(self.memory):
+            return b"\x01" * nbytes  # solve()'s own copy of a module variable
+        return bytes(self.memory[address : address + nbytes])
 
     def write(self, address: int, data: bytes) -> None:
-        self.bytes[address : address + len(data)] = data
+        self.memory[address : address + len(data)] = data
 
     def cstring(self, address: int) -> str:
-        return self.bytes[address : self.bytes.index(0, address)].decode()
+        return self.memory[address : self.memory.index(0, address)].decode()
 
     def allocate(self, nbytes: int) -> int:
         self.top += nbytes + 16
@@ -231,6 +233,13 @@ def test_an_upload_to_a_symbol_names_the_variable() -> None:
     assert [(variable.id, variable.name, variable.nbytes) for variable in plan.variables] == [(20, "table", 64)]
 
 
+def test_a_constant_array_is_host_memory_where_the_copy_says_so() -> None:
+    session = Session()
+    session.call("judge_memcpy", OUT, address(20), 8, 1)
+    assert session.api.plan().steps == (Upload(OUT, b"\x01" * 8, 7),)
+    assert session.api.plan().variables == ()
+
+
 @pytest.mark.parametrize(
     ("args", "kind", "said"),
     [
@@ -278,7 +287,7 @@ def test_what_came_first_is_the_cause() -> None:
 
 def test_an_unknown_function_is_unsupported_and_a_host_mark_is_nothing() -> None:
     session = Session()
-    assert session.api.on_call(session.host.call("judge_host_only_std_min")) == b""  # type: ignore[arg-type]
+    assert session.api.on_call(session.host.call("judge_host_only_std_min")) == b""
     assert session.fault("frobnicate").kind == FindingKind.UNSUPPORTED
 
 

@@ -152,5 +152,9 @@ class _Run:
                 missing = int(words - np.count_nonzero(region.shadow[:words]))
                 if missing:
                     unwritten[a.name] = missing * 4 // a.value.itemsize
-        stdout = self.stdout.encode()[: self.limits.stdout_bytes].decode(errors="ignore")
+        printed = self.stdout.encode()
+        if len(printed) > self.limits.stdout_bytes:
+            message = f"The submission printed more than {self.limits.stdout_bytes // 1024} KiB in one case."
+            self.findings.append(Finding(FindingKind.OUTPUT_LIMIT, message, self.file))
+        stdout = printed[: self.limits.stdout_bytes].decode(errors="ignore")
         return RunResult(outputs, tuple(self.findings), stdout, time.monotonic() - self.start, unwritten)

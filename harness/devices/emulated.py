@@ -61,9 +61,12 @@ class Reporter:
         """The fault, if any, then the hazards: one finding for each kind and line."""
         found = [self._fault(places, outcome.fault)] if outcome.fault is not None else []
         seen = {(f.kind, f.line) for f in found}
-        for h in outcome.hazards:
-            f = self._hazard(places, h)
-            if (f.kind, f.line) not in seen:
+        hazards = [self._hazard(places, h) for h in outcome.hazards]
+        raced = {f.tensor for f in hazards if f.kind is K.DATA_RACE}
+        for f in hazards:
+            # A word that is read too early is first seen unwritten, then written by another warp: the race is the cause.
+            symptom = f.kind is K.UNINITIALIZED_READ and f.tensor in raced
+            if (f.kind, f.line) not in seen and not symptom:
                 seen.add((f.kind, f.line))
                 found.append(f)
         return found

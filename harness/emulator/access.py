@@ -14,6 +14,7 @@ races) are recorded by @hazard and do not stop the run.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Protocol
 
@@ -22,7 +23,6 @@ from harness.emulator.irtext import Fn
 from harness.emulator.layout import BufferEntry, Context, Hazard, Warp
 
 LANES = L.LANES
-ENTRY_BITS = 6  # sizeof(BufferEntry) == 64
 
 
 class Needs(Protocol):
@@ -87,7 +87,7 @@ def hazard_helper(m: Needs, name: str) -> str:
     def record() -> None:
         f(f"  store i8 {f.let(f'or i8 {old}, {bit}')}, ptr {p}")
         base = f.get("%ctx", Context, "hazards", pointer=True)
-        row = f.let(f"getelementptr [48 x i8], ptr {base}, i64 {count}")
+        row = f.let(f"getelementptr [{ctypes.sizeof(Hazard)} x i8], ptr {base}, i64 {count}")
         for field, value in (("kind", "%kind"), ("insn", "%insn"), ("lane", "%lane"), ("address", "%address"), ("tag", "%tag"), ("other", "%other")):
             f.put(row, Hazard, field, value)
         f.put(row, Hazard, "warp", f.get("%warp", Warp, "number"))
@@ -139,7 +139,7 @@ class Entry:
         number = f.let(f"lshr i64 {address}, {L.WINDOW_BITS}")
         known = f.let(f"icmp ult i64 {number}, {f.get('%ctx', Context, 'nbuffers', constant=True)}")
         safe = f.let(f"select i1 {known}, i64 {number}, i64 0")
-        row = f.let(f"getelementptr [64 x i8], ptr {table}, i64 {safe}")
+        row = f.let(f"getelementptr [{ctypes.sizeof(BufferEntry)} x i8], ptr {table}, i64 {safe}")
         self.base = f.get(row, BufferEntry, "base", constant=True)
         self.size = f.get(row, BufferEntry, "writable" if store else "size", constant=True)
         self.host = f.get(row, BufferEntry, "host", pointer=True, constant=True)

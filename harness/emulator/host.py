@@ -24,6 +24,7 @@ from harness.emulator.uniform import Shape
 HEAP_ID = 8  # buffer id of the memory that HostCall.allocate hands out
 HEAP_BYTES = 8 << 20
 CALL_BYTES = 4096
+_ENDLESS = "solve() itself does not come to an end: does its loop's condition ever become false?"
 MAX_FRAME = 64 << 20  # of solve()'s own variables
 
 
@@ -135,6 +136,8 @@ class HostProgram:
                     return
                 if code == L.FAULT:
                     raise self._fault()
+                if self._stop.value or self.worker.context.used > instructions:
+                    raise HostFault("time_limit", _ENDLESS, *self._place()[::-1])
                 self._answer(on_call)
         finally:
             timer.cancel()
@@ -189,13 +192,18 @@ class HostProgram:
             place += (max(end, 1) + 15) // 16 * 16
         return found
 
+    def _place(self) -> tuple[str, int]:
+        """(file, line) of the instruction that was noted last."""
+        number = self.worker.context.fault_insn
+        known = number < len(self.kernel.instructions)
+        return user_line(self.module, self.kernel.instructions[number].loc if known else None)
+
     def _fault(self) -> HostFault:
         c = self.worker.context
-        i = self.kernel.instructions[c.fault_insn] if c.fault_insn < len(self.kernel.instructions) else None
-        file, line = user_line(self.module, i.loc if i else None)
+        file, line = self._place()
         if c.fault_kind == L.F_ACCESS:
             return HostFault(*_bad_address(c.fault_address, c.fault_bytes), line, file)
         if c.fault_kind in (L.F_BUDGET, L.F_STOPPED):
-            return HostFault("time_limit", "solve() itself does not come to an end", line, file)
+            return HostFault("time_limit", _ENDLESS, line, file)
         return HostFault("trap", "solve() ends in a trap or a failed assertion", line, file)
 

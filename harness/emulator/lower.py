@@ -251,8 +251,8 @@ class Lowering:
         waiting = sorted(self.flow.pending[b], key=lambda c: c.index)
         number = len(self.resumes) + 1
         resume = self._save(b, [("mask", self.mask)] * bool(waiting), waiting)
-        first = b.ins[0] if b.ins else b.branch
-        self._note_place(first)
+        placed = (i for x in [b, *own] for i in [*x.ins, *([x.branch] if x.branch else [])] if i.loc is not None and i.loc.line)
+        self._note_place(next(placed, None))
         self._finish_suspension(number, L.YIELD)
         self.resumes.append("\n".join([f"R{number}:", *resume, f"  br label %{on}"]))
         self.label(on)
@@ -297,8 +297,7 @@ class Lowering:
         for key, _ in extra:
             transfer("$" + key, "i32", key)
         for c in waiting:
-            self.allocas.setdefault(f"pend{c.index}", "i32")
-            transfer(f"$pend{c.index}", "i32", f"pend{c.index}")
+            transfer(f"$pend{c.index}", "i32", self._pend(c))
         return resume
 
     def _finish_suspension(self, number: int, code: int) -> None:

@@ -7,7 +7,7 @@ Approximate functions are polynomials of our own (approx.py), within the error t
 
 from __future__ import annotations
 
-from harness.emulator import approx
+from harness.emulator import approx, rounding
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.lower import BITS, LL_TYPES, Lowering, handles
 from harness.emulator.ptx import Imm, Ins, Not, Operand, Pair, Reg, Sym, Vec
@@ -23,6 +23,14 @@ def _kind(i: Ins) -> str:
     if kind is None or i.mods[-1] in ("f16", "bf16", "f16x2", "bf16x2", "b128"):
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
     return kind
+
+
+def _directed(i: Ins) -> str:
+    """.rm, .rp or .rz of a float operation; what else is not known is refused."""
+    mode = rounding.mode_of(i.mods)
+    if (mode and i.mods[-1] != "f32") or any(m in ("relu", "xorsign", "rna") for m in i.mods):
+        raise UnsupportedPtx(f"instruction {i.op}", i.loc)
+    return mode
 
 
 def _refuse_roundings(i: Ins) -> None:
@@ -53,7 +61,11 @@ _FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 def add_sub(lo: Lowering, i: Ins) -> None:
     kind = _kind(i)
     if i.mods[-1] in _FLOATS:
-        _refuse_roundings(i)
+        if mode := _directed(i):
+            a, b = _operands(lo, i, kind)
+            b = lo.let(f"fneg {lo.T(kind)} {b}") if i.base == "sub" else b
+            _finish(lo, i, rounding.fused(lo, mode, a, lo.constant(1.0, kind), b), kind)
+            return
         if "rn" not in i.mods and (fused := _contract(lo, i, kind)):
             _finish(lo, i, fused, kind)
             return
@@ -91,8 +103,11 @@ def _contract(lo: Lowering, i: Ins, kind: str) -> str:
 def mul(lo: Lowering, i: Ins) -> None:
     kind = _kind(i)
     if i.mods[-1] in _FLOATS:
-        _refuse_roundings(i)
+        mode = _directed(i)
         a, b = _operands(lo, i, kind)
+        if mode:
+            _finish(lo, i, rounding.fused(lo, mode, a, b, lo.constant(-0.0, kind)), kind)
+            return
         value = lo.let(f"fmul {lo.T(kind)} {a}, {b}")
         _finish(lo, i, value, kind)
         if "rn" not in i.mods and "sat" not in i.mods and "ftz" not in i.mods and isinstance(i.args[0], Reg) and not i.pred:
@@ -136,8 +151,10 @@ def mad(lo: Lowering, i: Ins) -> None:
 @handles("fma")
 def fma(lo: Lowering, i: Ins) -> None:
     kind = _kind(i)
-    _refuse_roundings(i)
-    _finish(lo, i, lo.call("fma", kind, *_operands(lo, i, kind)), kind)
+    mode = _directed(i)
+    a, b, c = _operands(lo, i, kind)
+    value = rounding.fused(lo, mode, a, b, c) if mode else lo.call("fma", kind, a, b, c)
+    _finish(lo, i, value, kind)
 
 
 @handles("div")

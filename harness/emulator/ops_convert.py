@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.emulator import approx
+from harness.emulator import approx, rounding
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.lower import BITS, LL_TYPES, Lowering, handles
 from harness.emulator.ptx import Ins
@@ -15,8 +15,9 @@ _TO_INTEGRAL = {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 def cvt(lo: Lowering, i: Ins) -> None:
     target, source = i.mods[-2], i.mods[-1]
     known = all(k in _FLOAT or k[0] in "usb" for k in (target, source)) and len(i.args) == 2
-    directed = {"rm", "rp", "rna", "relu", "rs"} & set(i.mods)
-    if not known or directed or ("rz" in i.mods and target in _FLOAT):
+    odd = {"rna", "relu", "rs", "satfinite"} & set(i.mods)
+    mode = rounding.mode_of(i.mods)
+    if not known or odd or (mode and (target != "f32" or source not in ("f64", "s32", "u32", "s16", "u16"))):
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
     if source in _FLOAT and target in _FLOAT:
         _float_to_float(lo, i, target, source)
@@ -54,6 +55,8 @@ def _float_to_float(lo: Lowering, i: Ins, target: str, source: str) -> None:
         value = lo.call(integral, a, value)
     if BITS[a] < BITS[b]:
         value = lo.let(f"fpext {lo.T(a)} {value} to {lo.T(b)}")
+    elif mode := rounding.mode_of(i.mods):
+        value = rounding.narrow(lo, mode, value)
     elif BITS[a] > BITS[b]:
         value = lo.let(f"fptrunc {lo.T(a)} {value} to {lo.T(b)}")
     _put_float(lo, i, value, target)
@@ -77,6 +80,10 @@ def _int_to_float(lo: Lowering, i: Ins, target: str, source: str) -> None:
     value = lo.get(i.args[1], LL_TYPES[source])
     op = "sitofp" if source[0] == "s" else "uitofp"
     kind = _FLOAT[target]
+    if mode := rounding.mode_of(i.mods):
+        exact = lo.let(f"{op} {lo.T(LL_TYPES[source])} {value} to {lo.T('double')}")
+        _put_float(lo, i, rounding.narrow(lo, mode, exact), target)
+        return
     _put_float(lo, i, lo.let(f"{op} {lo.T(LL_TYPES[source])} {value} to {lo.T(kind)}"), target)
 
 

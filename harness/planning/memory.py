@@ -81,6 +81,10 @@ class DeviceMemory:
         buffer_id = locate(pointer)[0]
         return buffer_id in self._live or buffer_id in self._freed or self._find_variable(pointer) is not None
 
+    def is_variable(self, pointer: int) -> bool:
+        """Whether an address lies in a module variable."""
+        return locate(pointer)[0] < FIRST_TENSOR_ID and self._variable(pointer) is not None
+
     def name(self, pointer: int) -> str:
         """Name of the buffer at an address, or an empty string."""
         region = self._region(pointer)

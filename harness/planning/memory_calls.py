@@ -10,6 +10,7 @@ from harness.verdict import FindingKind
 
 _KINDS = ("HostToHost", "HostToDevice", "DeviceToHost", "DeviceToDevice", "Default")
 _DEFAULT_KIND = 4
+_TO_DEVICE, _FROM_DEVICE = (1, 3, _DEFAULT_KIND), (2, 3, _DEFAULT_KIND)
 
 HANDLERS: Table = {}
 handles = registrar(HANDLERS)
@@ -53,7 +54,7 @@ def _memcpy(api: HostApi, call: HostCall) -> bytes:
     dst, src, nbytes, kind = map(u, call.args[:4])
     if not nbytes:
         return OK
-    to_device, from_device = _is_device(api, dst), _is_device(api, src)
+    to_device, from_device = _is_device(api, dst, kind in _TO_DEVICE), _is_device(api, src, kind in _FROM_DEVICE)
     actual = 2 * from_device + to_device
     if kind not in (actual, _DEFAULT_KIND):
         given = f"cudaMemcpy{_KINDS[kind]}" if kind < len(_KINDS) else str(kind)
@@ -69,7 +70,11 @@ def _memcpy(api: HostApi, call: HostCall) -> bytes:
     return OK
 
 
-def _is_device(api: HostApi, pointer: int) -> bool:
+def _is_device(api: HostApi, pointer: int, said: bool) -> bool:
+    """Whether a copy means device memory here. A module variable is both: solve() has its own copy of each, as a host
+    program has of a constant array, so there the copy's direction decides."""
+    if api.memory.is_variable(pointer):
+        return said
     return api.memory.is_device(pointer) or pointer == 0  # a null pointer is what a failed cudaMalloc left
 
 

@@ -6,7 +6,8 @@
 //        3. thread d owns output dimension d and walks over the tokens: neighbouring threads read neighbouring V.
 // Cost   A (sequence, head) reads 2 * context * head_dim floats of K and V. With grouped queries each KV head is
 //        read once for every query head that shares it: num_heads / num_kv_heads times too often.
-//        Shared memory: 4 bytes a token, so the context is limited by what a block may have.
+//        Shared memory: 4 bytes a token, so the context is limited by what a block may have: 227 KB on an H100,
+//        some 58,000 tokens.
 #include <cuda_runtime.h>
 
 constexpr int kWarp = 32;

@@ -5,8 +5,9 @@
 //        of the context and leaves its (m, l, o) in scratch memory; a second kernel merges the pieces:
 //            m = max m_s,   l = sum exp(m_s - m) l_s,   out = sum exp(m_s - m) o_s / l     (o_s not yet normalised)
 //        Within a piece everything is as in rung 3.
-// Cost   K and V once, as before, and for each piece head_dim + 2 floats written and read again: 1 / 64 of the
-//        traffic at 64 tokens a piece, for a group of one, and less the longer the piece.
+// Cost   K and V once, as before, and for each piece and query head head_dim + 2 floats written and read again. At
+//        the shortest piece, 128 tokens, that is 1 / 128 of the traffic for a group of one query head, 1 / 32 for
+//        a group of four, and less the longer the piece.
 // Gain   The number of blocks no longer depends on the batch: enough pieces are cut for two blocks on every
 //        multiprocessor. With a large batch the context stays whole and only the merge is extra.
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-// Mistake: the threads of a row all write their own element to the first place of the row: who comes last wins.
+// Mistake: the threads of a row all write to the first place of the row: who comes last wins.
 #include <cuda_runtime.h>
 
 constexpr int kThreads = 128;

@@ -1,4 +1,4 @@
-// Mistake: a signed char counts to 127; behind that it goes on at -128.
+// Mistake: the row is kept in 8 bits, which wrap around at 256.
 #include <cuda_runtime.h>
 
 constexpr int kThreads = 128;
@@ -8,10 +8,10 @@ __global__ void merge(const float* partial_out, const float* m, const float* l, 
                       int num_splits, int rows, int head_dim) {
   int i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= rows * head_dim) return;
-  int row = i / head_dim;
+  unsigned char row = (unsigned char)(i / head_dim);
 
   float largest = -INFINITY;
-  for (signed char s = 0; s < num_splits; ++s) largest = fmaxf(largest, m[s * rows + row]);
+  for (int s = 0; s < num_splits; ++s) largest = fmaxf(largest, m[s * rows + row]);
   float sum = 0.f, acc = 0.f;
   for (int s = 0; s < num_splits; ++s) {
     if (l[s * rows + row] == 0.f) continue;
