@@ -52,7 +52,8 @@ class Options:
     cache: bool = True
     threads: int = 0
     seconds: float = 0.0
-    compile_seconds: float = 30.0
+    compile_seconds: float = 30.0  # of NVRTC
+    gpu_compile_seconds: float = 120.0  # of NVRTC and nvcc: full optimisation of an unrolled tile loop takes 40 s
     toolchain: Toolchain = field(default_factory=Toolchain)
 
 
@@ -109,7 +110,8 @@ class _Judging:
         arch = runner.opened().arch if runner.may_be_gpu else ""
         declaration = self._problem.declaration()
         source = Source(submission.text, submission.name, declaration, options.card, arch)
-        artefacts, cached = compiled(source, options.toolchain, options.compile_seconds, options.cache)
+        seconds = options.gpu_compile_seconds if arch else options.compile_seconds
+        artefacts, cached = compiled(source, options.toolchain, seconds, options.cache)
         self._compile = CompileResult(True, artefacts.seconds, artefacts.log, cached)
         yield Compiled(self._compile)
         runner.load(Program(submission.name, artefacts.ptx, options.card, artefacts.cubin))

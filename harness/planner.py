@@ -89,6 +89,6 @@ def _pack_one(argument: Argument, buffer_id: int) -> bytes:
 
 
 def _finding(fault: HostFault, api: HostApi, file: str) -> Finding:
-    tensor = api.memory.name(getattr(fault, "address", 0))
+    tensor = api.memory.name(fault.address)
     message = f"{tensor} is device memory: solve() cannot read or write it" if tensor else fault.message
     return Finding(FindingKind(fault.kind), message, fault.file or file, fault.line, tensor=tensor)

@@ -14,7 +14,7 @@ _MAGIC = b"\x7fELF\x02\x01"  # 64-bit, little-endian
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
-_NOBITS, _SYMTAB, _FUNC, _KERNEL_FLAG = 8, 2, 2, 0x10
+_NOBITS, _SYMTAB, _OBJECT, _FUNC, _KERNEL_FLAG = 8, 2, 1, 2, 0x10
 _SECTION_BOUND = 65_536
 
 
@@ -24,10 +24,12 @@ class IncompleteCubin(ValueError):
 
 @dataclass(frozen=True)
 class CubinInfo:
-    """`kernels`: mangled names. `undefined`: functions that the driver's run time must supply, as "vprintf"."""
+    """`kernels` and `variables`: mangled names. `undefined`: functions that the driver's run time must supply, as
+    "vprintf"."""
 
     kernels: tuple[str, ...]
     undefined: tuple[str, ...]
+    variables: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ def inspect(cubin: bytes) -> CubinInfo:
     sections = _sections(cubin)
     kernels: list[str] = []
     undefined: list[str] = []
+    variables: list[str] = []
     for table in (section for section in sections if section.kind == _SYMTAB):
         if table.link >= len(sections):
             raise IncompleteCubin(f"not a cubin: its symbols name section {table.link} of {len(sections)}")
@@ -53,15 +56,17 @@ def inspect(cubin: bytes) -> CubinInfo:
                 undefined.append(name)
             elif kind == _FUNC and other & _KERNEL_FLAG:
                 kernels.append(name)
-    return CubinInfo(tuple(kernels), tuple(undefined))
+            elif kind == _OBJECT and index:
+                variables.append(name)
+    return CubinInfo(tuple(kernels), tuple(undefined), tuple(variables))
 
 
-def match(kernel: str, candidates: tuple[str, ...]) -> str | None:
-    """The cubin's name for a kernel that another compiler mangled: equal, or equal but for the file-dependent part
-    of an anonymous namespace's name. None where there is no or more than one such kernel."""
-    if kernel in candidates:
-        return kernel
-    alike = [name for name in candidates if _neutral(name) == _neutral(kernel)]
+def match(symbol: str, candidates: tuple[str, ...]) -> str | None:
+    """The cubin's name for a kernel or variable that another compiler mangled: equal, or equal but for the
+    file-dependent part of an anonymous namespace's name. None where there is no or more than one such symbol."""
+    if symbol in candidates:
+        return symbol
+    alike = [name for name in candidates if _neutral(name) == _neutral(symbol)]
     return alike[0] if len(alike) == 1 else None
 
 

@@ -106,16 +106,18 @@ class GpuDevice:
     def _kernels(self, program: Program, plan: LaunchPlan) -> Kernels:
         parsed = self._parsed(program)
         try:
-            candidates = inspect(program.cubin).kernels
+            found = inspect(program.cubin)
         except IncompleteCubin as error:
             raise JudgeError(f"the cubin of {program.source_name} is damaged: {error}") from error
         launched = {step.kernel for step in plan.steps if isinstance(step, Launch)} | set(plan.dynamic_shared_limit)
-        names = {kernel: match(kernel, candidates) for kernel in launched}
+        names = {kernel: match(kernel, found.kernels) for kernel in launched}
+        variables = {v.name: match(v.name, found.variables) for v in plan.variables}
         slots = {k: [(p.offset, p.nbytes) for p in parsed.kernels[k].params] for k in launched & set(parsed.kernels)}
         return Kernels(
             cubin_name={kernel: name for kernel, name in names.items() if name},
             readable={kernel: readable(kernel) for kernel in launched},
             parameters=slots,
+            variables={variable: name for variable, name in variables.items() if name},
         )
 
     def _parsed(self, program: Program) -> ptx.Module:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,12 +30,13 @@ Slots = Sequence[tuple[int, int]]  # (offset, size) in bytes of each kernel para
 
 @dataclass(frozen=True)
 class Kernels:
-    """What replaying needs to know of the kernels: for each mangled name of the plan, the name in the cubin, a
-    readable one, and where its parameters lie."""
+    """What replaying needs to know of the module: for each mangled name of the plan, a kernel's name in the cubin, a
+    readable one, and where its parameters lie; a variable's name in the cubin, where nvcc has kept it."""
 
     cubin_name: Mapping[str, str]
     readable: Mapping[str, str]
     parameters: Mapping[str, Slots]
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 class Stop(Exception):
@@ -97,15 +98,18 @@ class Replay:
             raise Stop(Finding(FindingKind.MEMORY_LIMIT, message, self._file, scratch.line), fatal=False) from error
 
     def _place_variable(self, variable: Buffer) -> None:
+        name = self._kernels.variables.get(variable.name)
+        if name is None:  # nvcc drops variables that no kernel uses; what solve() uploads there is never read
+            self._memory.add(variable.id, variable.name, variable.nbytes, None)
+            return
         try:
-            address, nbytes = self._driver.variable(self._module, variable.name)
+            address, nbytes = self._driver.variable(self._module, name)
         except DriverError as error:
             if error.code != _NOT_FOUND:
                 raise
-            # nvcc drops variables that no kernel uses; what solve() uploads there is never read.
-            self._memory.add(variable.id, variable.name, variable.nbytes, None)
-        else:
-            self._memory.add_variable(variable.id, variable.name, address, nbytes)
+            message = f"The driver does not give the address of {variable.name}: make it neither static nor part of an anonymous namespace."
+            raise Stop(Finding(FindingKind.UNSUPPORTED, message, self._file, variable.line), fatal=False) from error
+        self._memory.add_variable(variable.id, variable.name, address, nbytes)
 
     def _step(self, step: Step, deadline: float) -> None:
         if isinstance(step, Launch):

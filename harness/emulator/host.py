@@ -29,11 +29,12 @@ MAX_FRAME = 64 << 20  # of solve()'s own variables
 
 
 class HostFault(Exception):
-    """solve() did what a host program may not, or did not end. `kind` is a FindingKind value."""
+    """solve() did what a host program may not, or did not end. `kind` is a FindingKind value, `address` what it
+    tried to reach, 0 where that is not the point."""
 
-    def __init__(self, kind: str, message: str, line: int = 0, file: str = ""):
+    def __init__(self, kind: str, message: str, line: int = 0, file: str = "", address: int = 0):
         super().__init__(message)
-        self.kind, self.message, self.line, self.file = kind, message, line, file
+        self.kind, self.message, self.line, self.file, self.address = kind, message, line, file, address
 
 
 def user_line(module: Module, loc: Loc | None, source: str = "") -> tuple[str, int]:
@@ -98,7 +99,7 @@ class HostCall:
         region = self.host.memory.regions.get(number)
         if region is not None and 0 <= offset and offset + nbytes <= region.buffer.nbytes:
             return int(region.data.ctypes.data + offset)
-        raise HostFault(*_bad_address(address, nbytes), self.line, self.file)
+        raise HostFault(*_bad_address(address, nbytes), self.line, self.file, address)
 
 
 def _bad_address(address: int, nbytes: int) -> tuple[str, str]:
@@ -202,7 +203,7 @@ class HostProgram:
         c = self.worker.context
         file, line = self._place()
         if c.fault_kind == L.F_ACCESS:
-            return HostFault(*_bad_address(c.fault_address, c.fault_bytes), line, file)
+            return HostFault(*_bad_address(c.fault_address, c.fault_bytes), line, file, c.fault_address)
         if c.fault_kind in (L.F_BUDGET, L.F_STOPPED):
             return HostFault("time_limit", _ENDLESS, line, file)
         return HostFault("trap", "solve() ends in a trap or a failed assertion", line, file)

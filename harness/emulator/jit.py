@@ -27,9 +27,21 @@ class Native:
 
 
 @cache
-def _machine(level: int) -> llvm.TargetMachine:
+def has_feature(name: str) -> bool:
+    """Whether the host's processor has an instruction set extension, by LLVM's name for it ("avx512f")."""
+    _initialise()
+    return bool(dict(llvm.get_host_cpu_features()).get(name, False))
+
+
+@cache
+def _initialise() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+
+
+def _machine(level: int) -> llvm.TargetMachine:
+    """A machine of its own for each engine, which takes it over and frees it."""
+    _initialise()
     target = llvm.Target.from_default_triple()
     features = llvm.get_host_cpu_features().flatten()
     return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=level, jit=True)

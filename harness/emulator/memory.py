@@ -40,13 +40,17 @@ class Memory:
     _table: ctypes.Array[BufferEntry] | None = None
 
     def add(self, buffer: plan.Buffer, data: np.ndarray | None = None, writable: bool = True, tracked: bool = False) -> Region:
-        """Make a buffer. `data` (any array) is copied; without it the buffer is poisoned.
+        """Make a buffer. `data` (any array) is used as it is where nothing can write to it, else copied; without it
+        the buffer is poisoned.
 
         tracked: reads of bytes that no kernel, memset or copy wrote are reported."""
-        body = aligned(buffer.nbytes)
-        if data is not None:
+        if data is not None and not writable and data.flags.c_contiguous:
+            body = data.view(np.uint8).reshape(-1)
+        elif data is not None:
+            body = aligned(buffer.nbytes)
             body[:] = np.ascontiguousarray(data).view(np.uint8).reshape(-1)
         else:
+            body = aligned(buffer.nbytes)
             whole = buffer.nbytes // 4 * 4
             body[:whole].view(np.uint32)[:] = POISON
             body[whole:] = 0xFF

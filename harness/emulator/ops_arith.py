@@ -10,6 +10,7 @@ from __future__ import annotations
 from harness.emulator import approx, rounding
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.lower import BITS, LL_TYPES, Lowering, handles
+from harness.emulator.ops_limbs import with_carry
 from harness.emulator.ptx import Imm, Ins, Not, Operand, Pair, Reg, Sym, Vec
 from harness.emulator.ssa import UNDEFINED
 
@@ -72,9 +73,10 @@ def add_sub(lo: Lowering, i: Ins) -> None:
         a, b = _operands(lo, i, kind)
         _finish(lo, i, lo.let(f"{_FLOAT_BINARY[i.base]} {lo.T(kind)} {a}, {b}"), kind)
         return
-    if "cc" in i.mods:
-        raise UnsupportedPtx(f"instruction {i.op}", i.loc)
     a, b = _operands(lo, i, kind)
+    if "cc" in i.mods:
+        with_carry(lo, i, kind, a, b)
+        return
     if "sat" in i.mods:
         lo.put(i.args[0], lo.call(f"s{i.base}.sat", kind, a, b), kind)
         return
@@ -137,15 +139,19 @@ def _product(lo: Lowering, i: Ins, kind: str) -> tuple[str, str]:
     return lo.let(f"trunc {lo.T(wide)} {high} to {lo.T(kind)}"), kind
 
 
-@handles("mad", "mad24")
+@handles("mad", "mad24", "madc")
 def mad(lo: Lowering, i: Ins) -> None:
     if i.mods[-1] in _FLOATS:
         fma(lo, i)
         return
-    if "cc" in i.mods or "sat" in i.mods:
-        raise UnsupportedPtx(f"instruction {i.op}", i.loc)
     value, kind = _product(lo, i, _kind(i))
-    lo.put(i.args[0], lo.let(f"add {lo.T(kind)} {value}, {lo.get(i.args[3], kind)}"), kind)
+    c = lo.get(i.args[3], kind)
+    if "cc" in i.mods or i.base == "madc":
+        with_carry(lo, i, kind, value, c)
+    elif "sat" in i.mods:
+        lo.put(i.args[0], lo.call("sadd.sat", kind, value, c), kind)
+    else:
+        lo.put(i.args[0], lo.let(f"add {lo.T(kind)} {value}, {c}"), kind)
 
 
 @handles("fma")
@@ -510,10 +516,10 @@ def bfi(lo: Lowering, i: Ins) -> None:
 @handles("prmt")
 def prmt(lo: Lowering, i: Ins) -> None:
     """Four bytes out of eight: nibble k of the selector names the byte, its top bit asks for the sign instead."""
-    if i.mods[-1] != "b32":
-        raise UnsupportedPtx(f"instruction {i.op}", i.loc)
     a, b, c = (lo.get(x, "i32") for x in i.args[1:])
     t64, t32 = lo.T("i64"), lo.T("i32")
+    if i.mods[-1] != "b32":
+        c = _selector(lo, i, c)
     low, high = (lo.let(f"zext {t32} {v} to {t64}") for v in (a, b))
     pool = _pool(lo, low, high)
     result = lo.constant(0, "i32")
@@ -529,6 +535,23 @@ def prmt(lo: Lowering, i: Ins) -> None:
         wide = lo.let(f"zext {lo.T('i8')} {chosen} to {t32}")
         result = _place(lo, result, wide, k)
     lo.put(i.args[0], result, "i32")
+
+
+_PERMUTATIONS = {  # selector for each value of the two low bits of c
+    "f4e": (0x3210, 0x4321, 0x5432, 0x6543), "b4e": (0x5670, 0x6701, 0x7012, 0x0123), "rc8": (0x0000, 0x1111, 0x2222, 0x3333),
+    "ecl": (0x3210, 0x3211, 0x3222, 0x3333), "ecr": (0x0000, 0x1110, 0x2210, 0x3210), "rc16": (0x1010, 0x3232, 0x1010, 0x3232),
+}  # fmt: skip
+
+
+def _selector(lo: Lowering, i: Ins, c: str) -> str:
+    """The selector that a named mode of prmt stands for."""
+    t, table = lo.T("i32"), _PERMUTATIONS[i.mods[-1]]
+    low = lo.let(f"and {t} {c}, {lo.constant(3, 'i32')}")
+    value = lo.constant(table[0], "i32")
+    for k in (1, 2, 3):
+        hit = lo.let(f"icmp eq {t} {low}, {lo.constant(k, 'i32')}")
+        value = lo.let(f"select {lo.T('i1')} {hit}, {t} {lo.constant(table[k], 'i32')}, {t} {value}")
+    return value
 
 
 def _pool(lo: Lowering, low: str, high: str) -> str:
@@ -571,6 +594,8 @@ def mov(lo: Lowering, i: Ins) -> None:
             raise UnsupportedPtx(f"instruction {i.op}", i.loc)
         if isinstance(target, Reg):
             kind = lo.ll(target.name)
+        if isinstance(source, Imm) and not source.bits and i.mods[-1] not in _FLOATS and kind in ("float", "double"):
+            kind = f"i{BITS[kind]}"  # an integer literal moved as bits
         if isinstance(source, Reg | Imm | Sym | Not):
             lo.put(target, lo.get(source, kind), kind)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.emulator import access
+from harness.emulator import access, jit
 from harness.emulator import layout as L
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.irtext import Fn
@@ -110,11 +110,7 @@ def shfl(lo: Lowering, i: Ins) -> None:
         constant_sources = sum(1 << (s if v else lane) for lane, (s, v) in enumerate(source)) if mode == "bfly" else 0
     else:
         lanes, valid = _source_lanes(lo, mode, lo.get(b, "i32"), lo.get(c, "i32"))
-        lo.allocas.setdefault("res", "[128 x i64], align 64")
-        lo.emit(f"store <32 x i32> {value}, ptr %res, align 64")
-        pointers = lo.let(f"getelementptr i32, ptr %res, <32 x i32> {lanes}")
-        name = "@llvm.masked.gather.v32i32.v32p0"
-        result = lo.let(f"call <32 x i32> {name}(<32 x ptr> {pointers}, i32 4, <32 x i1> splat (i1 true), <32 x i32> poison)")
+        result = _permute(lo, value, lanes)
         constant_sources = 0
     if lo.mask != "-1":
         _check_sources(lo, i, lanes, constant_sources)
@@ -122,6 +118,28 @@ def shfl(lo: Lowering, i: Ins) -> None:
     lo.put(target, result, "i32")
     if isinstance(d, Pair):
         lo.put(d.second, valid, "i1")
+
+
+def _permute(lo: Lowering, value: str, lanes: str) -> str:
+    """value[lanes[k]] for each lane k; lanes are in 0..31."""
+    if jit.has_feature("avx512f"):
+        name = "@llvm.x86.avx512.vpermi2var.d.512"
+        t = "<16 x i32>"
+        lo.declare(f"declare {t} {name}({t}, {t}, {t})")
+        low, high = ("<16 x i32> <" + ", ".join(f"i32 {n}" for n in range(s, s + 16)) + ">" for s in (0, 16))
+
+        def half(v: str, which: str) -> str:
+            return lo.let(f"shufflevector <32 x i32> {v}, <32 x i32> poison, {which}")
+
+        a, b = half(value, low), half(value, high)
+        parts = [lo.let(f"call {t} {name}({t} {a}, {t} {half(lanes, h)}, {t} {b})") for h in (low, high)]
+        both = "<32 x i32> <" + ", ".join(f"i32 {n}" for n in range(32)) + ">"
+        return lo.let(f"shufflevector {t} {parts[0]}, {t} {parts[1]}, {both}")
+    lo.allocas.setdefault("res", "[128 x i64], align 64")
+    lo.emit(f"store <32 x i32> {value}, ptr %res, align 64")
+    pointers = lo.let(f"getelementptr i32, ptr %res, <32 x i32> {lanes}")
+    name = "@llvm.masked.gather.v32i32.v32p0"
+    return lo.let(f"call <32 x i32> {name}(<32 x ptr> {pointers}, i32 4, <32 x i1> splat (i1 true), <32 x i32> poison)")
 
 
 def _source_lane(mode: str, lane: int, b: int, c: int) -> tuple[int, bool]:

@@ -452,7 +452,18 @@ class _Parser:
             self.f.body.append(self._call(op, parts[1] if len(parts) > 1 else "", pred, negated))
             return
         args = tuple(self._operand(a) for a in _split(parts[1])) if len(parts) > 1 else ()
-        self.f.body.append(Ins(op, args, pred, negated, self.loc))
+        self.f.body.append(Ins(op, self._with_carry(op.split("."), args), pred, negated, self.loc))
+
+    def _with_carry(self, mods: list[str], args: tuple[Operand, ...]) -> tuple[Operand, ...]:
+        """The operands of a carry chain's instruction, the carry flag among them."""
+        carry = Reg("%CC")
+        if mods[0] in ("addc", "subc", "madc"):
+            args = (*args, carry)
+        if "cc" in mods[1:] and args:
+            args = (Pair(args[0], carry), *args[1:])
+        if carry in args or (args and isinstance(args[0], Pair) and args[0].second == carry):
+            self.f.reg_types[carry.name] = "pred"
+        return args
 
     def _call(self, op: str, text: str, pred: str, negated: bool) -> Ins:
         parts = _split(text)

@@ -73,8 +73,17 @@ def _issue(api: HostApi, call: HostCall, launch: Launch, args: bytes, stream: in
     if not api.is_stream(stream):
         _refuse(api, call, CudaError.INVALID_RESOURCE_HANDLE, "the stream does not exist", launch.kernel)
         return i32(api.last_error)
+    _check_freed(api, call, launch, args)
     api.add(Launch(launch.kernel, launch.grid, launch.block, launch.shared_bytes, args, launch.line), call)
     return OK
+
+
+def _check_freed(api: HostApi, call: HostCall, launch: Launch, args: bytes) -> None:
+    """A pointer to freed scratch among the arguments: the kernel would use memory that is no longer its own."""
+    for (word,) in struct.iter_unpack("<Q", args[: len(args) // 8 * 8]):
+        if line := api.memory.freed_at(word):
+            message = f"{readable(launch.kernel)} is given memory that was freed at line {line}: free it after the last launch that uses it"
+            api.note(FindingKind.OUT_OF_BOUNDS, message, call, launch.kernel)
 
 
 def _refuse(api: HostApi, call: HostCall, code: CudaError, reason: str, kernel: str) -> None:

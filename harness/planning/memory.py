@@ -76,6 +76,10 @@ class DeviceMemory:
         self._freed[buffer_id] = line
         return ""
 
+    def freed_at(self, pointer: int) -> int:
+        """Line of the cudaFree of the scratch that an address lies in; 0 where it was not freed."""
+        return self._freed.get(locate(pointer)[0], 0)
+
     def is_device(self, pointer: int) -> bool:
         """Whether an address means device memory, live or freed."""
         buffer_id = locate(pointer)[0]
