@@ -284,6 +284,7 @@ def global_v(m: Needs, name: str, nbytes: int, n: int, store: bool) -> str:
         done = f.let(f"call i1 @{slow(m, 'global', nbytes, n, store)}(ptr %ctx, ptr %warp, <32 x i64> %a, i32 %mask, i32 %insn, ptr %res)")
         f(f"  ret i1 {done}")
         return f.text()
+    _prefetch(f, p)
     values = _masked_load(f, p, bits, n, total)
     if total >= 4:
         f.when(e.tracked, lambda: _check_line(m, f, e, lead, words))
@@ -292,6 +293,21 @@ def global_v(m: Needs, name: str, nbytes: int, n: int, store: bool) -> str:
     done = f.let(f"call i1 @{slow(m, 'global', nbytes, n, store)}(ptr %ctx, ptr %warp, <32 x i64> %a, i32 %mask, i32 %insn, ptr %res)")
     give(f, kind, _results(f, bits, n), [vt] * n, done)
     return f.text()
+
+
+def _prefetch(f: Fn, p: str) -> None:
+    """Fetch what this instruction will want four loads from now, if it goes on as it did in the last four. A cache that
+    is read with a large stride (one head of a paged KV cache) would otherwise wait for every line."""
+    row = f.let(f"getelementptr [32 x i8], ptr {f.get('%ctx', Context, 'history', pointer=True, constant=True)}, i32 %insn")
+    last = f.let(f"load <4 x i64>, ptr {row}, align 16")
+    now = f.let(f"ptrtoint ptr {p} to i64")
+    step = f.let(f"sub i64 {now}, {f.let(f'extractelement <4 x i64> {last}, i32 3')}")
+    moved = f.let(f"shufflevector <4 x i64> {last}, <4 x i64> poison, <4 x i32> <i32 0, i32 0, i32 1, i32 2>")
+    f(f"  store <4 x i64> {f.let(f'insertelement <4 x i64> {moved}, i64 {now}, i32 0')}, ptr {row}, align 16")
+    ahead = f.let(f"getelementptr i8, ptr {p}, i64 {step}")
+    for line in (0, 64):
+        q = f.let(f"getelementptr i8, ptr {ahead}, i64 {line}")
+        f(f"  call void @llvm.prefetch.p0(ptr {q}, i32 0, i32 3, i32 1)")
 
 
 def _results(f: Fn, bits: int, n: int) -> list[str]:

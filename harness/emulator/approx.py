@@ -26,6 +26,12 @@ def flush(lo: Lowering, value: str, kind: str) -> str:
     return lo.let(f"select {lo.T('i1')} {small}, {lo.T(kind)} {zero}, {lo.T(kind)} {value}")
 
 
+def saturate(lo: Lowering, value: str, kind: str) -> str:
+    """Clamp to [+0, 1]; a NaN becomes +0 (.sat)."""
+    positive = lo.call("maximumnum", kind, value, lo.constant(0.0, kind))
+    return lo.call("minimumnum", kind, positive, lo.constant(1.0, kind))
+
+
 def _polynomial(lo: Lowering, x: str, coefficients: tuple[float, ...]) -> str:
     value = lo.constant(_single(coefficients[-1]), "float")
     for c in reversed(coefficients[:-1]):

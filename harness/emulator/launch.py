@@ -61,6 +61,7 @@ class Worker:
         stride = ctypes.sizeof(Warp)
         self.warps = (Warp * self.nwarps)()
         self.hazards = (Hazard * MAX_HAZARDS)()
+        self.history = np.zeros((len(kernel.instructions) + 1, 4), np.int64)
         self.seen = (ctypes.c_uint8 * (len(kernel.instructions) + 1))()
         self.print = bytearray(0)
         base = self.memory.ctypes.data
@@ -83,6 +84,7 @@ class Worker:
         c.warps, c.warp_stride, c.nwarps = ctypes.addressof(self.warps), stride, self.nwarps
         c.local_bytes = kernel.local_bytes
         c.hazards, c.max_hazards = ctypes.addressof(self.hazards), MAX_HAZARDS
+        c.history = self.history.ctypes.data
         c.seen = ctypes.addressof(self.seen)
         c.ntid_x, c.ntid_y, c.ntid_z = block
         c.dynamic_shared = dynamic_shared

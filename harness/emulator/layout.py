@@ -77,6 +77,7 @@ class Context(c.Structure):
         ("hazards", c.c_uint64),
         ("nhazards", c.c_uint64),
         ("max_hazards", c.c_uint64),
+        ("history", c.c_uint64),  # per instruction the host addresses of its last four vector loads, to prefetch by
         ("seen", c.c_uint64),  # one byte per instruction: hazard already recorded
         ("fault_address", c.c_uint64),
         ("block", c.c_uint64),  # linear index of the current block

@@ -15,7 +15,6 @@ from harness.emulator.ptx import Imm, Ins, Not, Operand, Pair, Reg, Sym, Vec
 from harness.emulator.ssa import UNDEFINED
 
 _FLOATS = ("f32", "f64")
-_ROUNDINGS = {"rz", "rm", "rp", "rna"}
 
 
 def _kind(i: Ins) -> str:
@@ -28,15 +27,9 @@ def _kind(i: Ins) -> str:
 
 def _directed(i: Ins) -> str:
     """.rm, .rp or .rz of a float operation; what else is not known is refused."""
-    mode = rounding.mode_of(i.mods)
-    if (mode and i.mods[-1] != "f32") or any(m in ("relu", "xorsign", "rna") for m in i.mods):
+    if {"relu", "xorsign", "rna"} & set(i.mods):
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
-    return mode
-
-
-def _refuse_roundings(i: Ins) -> None:
-    if _ROUNDINGS & set(i.mods) or any(m in ("relu", "xorsign") for m in i.mods):
-        raise UnsupportedPtx(f"instruction {i.op}", i.loc)
+    return rounding.mode_of(i.mods)
 
 
 def _operands(lo: Lowering, i: Ins, kind: str) -> list[str]:
@@ -49,8 +42,7 @@ def _finish(lo: Lowering, i: Ins, value: str, kind: str) -> None:
     if "ftz" in i.mods and kind == "float":
         value = approx.flush(lo, value, kind)
     if "sat" in i.mods and kind in ("float", "double"):
-        positive = lo.call("maxnum", kind, value, lo.constant(0.0, kind))
-        value = lo.call("minnum", kind, positive, lo.constant(1.0, kind))
+        value = approx.saturate(lo, value, kind)
     lo.put(i.args[0], value, kind)
 
 
@@ -65,7 +57,7 @@ def add_sub(lo: Lowering, i: Ins) -> None:
         if mode := _directed(i):
             a, b = _operands(lo, i, kind)
             b = lo.let(f"fneg {lo.T(kind)} {b}") if i.base == "sub" else b
-            _finish(lo, i, rounding.fused(lo, mode, a, lo.constant(1.0, kind), b), kind)
+            _finish(lo, i, rounding.fused(lo, mode, a, lo.constant(1.0, kind), b, kind), kind)
             return
         if "rn" not in i.mods and (fused := _contract(lo, i, kind)):
             _finish(lo, i, fused, kind)
@@ -108,7 +100,7 @@ def mul(lo: Lowering, i: Ins) -> None:
         mode = _directed(i)
         a, b = _operands(lo, i, kind)
         if mode:
-            _finish(lo, i, rounding.fused(lo, mode, a, b, lo.constant(-0.0, kind)), kind)
+            _finish(lo, i, rounding.product(lo, mode, a, b, kind), kind)
             return
         value = lo.let(f"fmul {lo.T(kind)} {a}, {b}")
         _finish(lo, i, value, kind)
@@ -159,7 +151,7 @@ def fma(lo: Lowering, i: Ins) -> None:
     kind = _kind(i)
     mode = _directed(i)
     a, b, c = _operands(lo, i, kind)
-    value = rounding.fused(lo, mode, a, b, c) if mode else lo.call("fma", kind, a, b, c)
+    value = rounding.fused(lo, mode, a, b, c, kind) if mode else lo.call("fma", kind, a, b, c)
     _finish(lo, i, value, kind)
 
 
@@ -167,9 +159,9 @@ def fma(lo: Lowering, i: Ins) -> None:
 def div(lo: Lowering, i: Ins) -> None:
     kind = _kind(i)
     if i.mods[-1] in _FLOATS:
-        _refuse_roundings(i)
+        mode = _directed(i)
         a, b = _operands(lo, i, kind)
-        _finish(lo, i, lo.let(f"fdiv {lo.T(kind)} {a}, {b}"), kind)
+        _finish(lo, i, rounding.quotient(lo, mode, a, b, kind) if mode else lo.let(f"fdiv {lo.T(kind)} {a}, {b}"), kind)
         return
     lo.put(i.args[0], _quotient(lo, i, kind), kind)
 
@@ -231,7 +223,7 @@ def min_max(lo: Lowering, i: Ins) -> None:
     kind = _kind(i)
     values = _operands(lo, i, kind)
     if i.mods[-1] in _FLOATS:
-        _refuse_roundings(i)
+        _directed(i)
         # A NaN loses against a number (IEEE 754-2019 minimumNumber) unless .NaN asks for it; -0 < +0.
         name = {"min": "minimum", "max": "maximum"}[i.base] + ("" if "NaN" in i.mods else "num")
         value = values[0]
@@ -249,10 +241,14 @@ def min_max(lo: Lowering, i: Ins) -> None:
 @handles("rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
 def unary_float(lo: Lowering, i: Ins) -> None:
     kind = _kind(i)
-    _refuse_roundings(i)
+    mode = _directed(i)
     (a,) = _operands(lo, i, kind)
     t, one = lo.T(kind), lo.constant(1.0, kind)
     match i.base:
+        case "rcp" if mode:
+            value = rounding.quotient(lo, mode, one, a, kind)
+        case "sqrt" if mode:
+            value = rounding.root(lo, mode, a, kind)
         case "rcp":
             value = lo.let(f"fdiv {t} {one}, {a}")
         case "sqrt":

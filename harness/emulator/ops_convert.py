@@ -16,8 +16,7 @@ def cvt(lo: Lowering, i: Ins) -> None:
     target, source = i.mods[-2], i.mods[-1]
     known = all(k in _FLOAT or k[0] in "usb" for k in (target, source)) and len(i.args) == 2
     odd = {"rna", "relu", "rs", "satfinite"} & set(i.mods)
-    mode = rounding.mode_of(i.mods)
-    if not known or odd or (mode and (target != "f32" or source not in ("f64", "s32", "u32", "s16", "u16"))):
+    if not known or odd:
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
     if source in _FLOAT and target in _FLOAT:
         _float_to_float(lo, i, target, source)
@@ -41,7 +40,7 @@ def _put_float(lo: Lowering, i: Ins, value: str, target: str) -> None:
     if "ftz" in i.mods and kind == "float":
         value = approx.flush(lo, value, kind)
     if "sat" in i.mods:
-        value = lo.call("minnum", kind, lo.call("maxnum", kind, value, lo.constant(0.0, kind)), lo.constant(1.0, kind))
+        value = approx.saturate(lo, value, kind)
     if kind == "half":
         value = lo.let(f"bitcast {lo.T('half')} {value} to {lo.T('i16')}")
     lo.put(i.args[0], value, LL_TYPES[target])
@@ -55,15 +54,15 @@ def _float_to_float(lo: Lowering, i: Ins, target: str, source: str) -> None:
         value = lo.call(integral, a, value)
     if BITS[a] < BITS[b]:
         value = lo.let(f"fpext {lo.T(a)} {value} to {lo.T(b)}")
-    elif mode := rounding.mode_of(i.mods):
-        value = rounding.narrow(lo, mode, value)
+    elif BITS[a] > BITS[b] and (mode := rounding.mode_of(i.mods)):
+        value = rounding.narrow(lo, mode, value, a, b)
     elif BITS[a] > BITS[b]:
         value = lo.let(f"fptrunc {lo.T(a)} {value} to {lo.T(b)}")
     _put_float(lo, i, value, target)
 
 
 def _float_to_int(lo: Lowering, i: Ins, target: str, source: str) -> None:
-    """Out of range saturates and NaN gives 0, as on the card."""
+    """Out of range saturates; NaN gives 0, or the top bit alone where a 64-bit type takes part (PTX ISA, cvt)."""
     value = _source_float(lo, i, source)
     kind = _FLOAT[source]
     integral = next((_TO_INTEGRAL[m] for m in i.mods if m in _TO_INTEGRAL), "trunc")
@@ -73,6 +72,10 @@ def _float_to_int(lo: Lowering, i: Ins, target: str, source: str) -> None:
     name = f"@llvm.fpto{'s' if target[0] == 's' else 'u'}i.sat.{'v32' if lo.vec else ''}{wide}.{'v32' if lo.vec else ''}{source}"
     lo.declare(f"declare {lo.T(wide)} {name}({lo.T(kind)})")
     result = lo.let(f"call {lo.T(wide)} {name}({lo.T(kind)} {value})")
+    if source == "f64" or BITS[wide] == 64:
+        nan = lo.let(f"fcmp uno {lo.T(kind)} {value}, {value}")
+        top = lo.constant(-(1 << (BITS[wide] - 1)), wide)
+        result = lo.let(f"select {lo.T('i1')} {nan}, {lo.T(wide)} {top}, {lo.T(wide)} {result}")
     lo.put(i.args[0], result, wide, signed=target[0] == "s")
 
 
@@ -80,9 +83,11 @@ def _int_to_float(lo: Lowering, i: Ins, target: str, source: str) -> None:
     value = lo.get(i.args[1], LL_TYPES[source])
     op = "sitofp" if source[0] == "s" else "uitofp"
     kind = _FLOAT[target]
-    if mode := rounding.mode_of(i.mods):
-        exact = lo.let(f"{op} {lo.T(LL_TYPES[source])} {value} to {lo.T('double')}")
-        _put_float(lo, i, rounding.narrow(lo, mode, exact), target)
+    mode = rounding.mode_of(i.mods)
+    if mode and kind == "half":
+        raise UnsupportedPtx(f"instruction {i.op}", i.loc)
+    if mode:
+        _put_float(lo, i, rounding.from_integer(lo, mode, value, LL_TYPES[source], source[0] == "s", kind), target)
         return
     _put_float(lo, i, lo.let(f"{op} {lo.T(LL_TYPES[source])} {value} to {lo.T(kind)}"), target)
 

@@ -1,17 +1,24 @@
 """Directed rounding (.rm, .rp, .rz) of float operations, without touching the processor's rounding mode.
 
-The exact result is held as a double plus its rounding error (Knuth's two-sum; a product of floats is exact in a
-double). Its nearest float is then moved by one step where it lies on the wrong side of the exact value.
+Everywhere the same idea: take the result rounded to nearest, find on which side of the exact result it lies from a
+residual that has the exact one's sign, and move it by one step where that is the wrong side.
+
+Residuals of floats are computed as doubles and are exact. Those of doubles are exact unless they underflow, or the
+product of a fused operation overflows (Boldo and Muller, Exact and Approximated Error of the FMA, 2011).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.emulator.layout import LANES
+
 if TYPE_CHECKING:
     from harness.emulator.lower import Lowering
 
 DIRECTED = {"rm", "rp", "rz"}
+_WORD = {"half": "i16", "float": "i32", "double": "i64"}
+_WIDTH = {"half": 16, "float": 32, "double": 64}
 
 
 def mode_of(mods: tuple[str, ...]) -> str:
@@ -19,46 +26,154 @@ def mode_of(mods: tuple[str, ...]) -> str:
     return next((m for m in mods if m in DIRECTED), "")
 
 
-def fused(lo: Lowering, mode: str, a: str, b: str, c: str) -> str:
-    """a * b + c of floats, rounded once in the given direction."""
-    d = lo.T("double")
-    x, y, z = (lo.let(f"fpext {lo.T('float')} {v} to {d}") for v in (a, b, c))
-    product = lo.let(f"fmul {d} {x}, {y}")
-    total = lo.let(f"fadd {d} {product}, {z}")
-    part = lo.let(f"fsub {d} {total}, {product}")
-    left = lo.let(f"fsub {d} {product}, {lo.let(f'fsub {d} {total}, {part}')}")
-    error = lo.let(f"fadd {d} {left}, {lo.let(f'fsub {d} {z}, {part}')}")
-    return narrow(lo, mode, total, error)
+def fused(lo: Lowering, mode: str, a: str, b: str, c: str, kind: str = "float") -> str:
+    """a * b + c, rounded once in the given direction."""
+    if kind == "double":
+        return _fused_double(lo, mode, a, b, c)
+    x, y, z = (_widen(lo, v, kind) for v in (a, b, c))
+    product = lo.let(f"fmul {lo.T('double')} {x}, {y}")
+    total, error = _two_sum(lo, product, z)
+    if mode == "rm":  # x - x is -0 when rounding down: the sum of the opposites, turned around
+        opposite = _op(lo, "fadd", _negate(lo, product), _negate(lo, z))
+        total = _negate(lo, opposite)
+    near = lo.let(f"fptrunc {lo.T('double')} {total} to {lo.T('float')}")
+    over = _op(lo, "fsub", _widen(lo, near, "float"), total)
+    above, below = (_compare(lo, code, "double", over, error) for code in ("ogt", "olt"))
+    return _move(lo, mode, near, above, below, "float")
 
 
-def narrow(lo: Lowering, mode: str, value: str, error: str | None = None) -> str:
-    """The double `value` (+ error) as a float, rounded in the given direction."""
-    t, d, b = lo.T("float"), lo.T("double"), lo.T("i1")
-    near = lo.let(f"fptrunc {d} {value} to {t}")
-    over = lo.let(f"fsub {d} {lo.let(f'fpext {t} {near} to {d}')}, {value}")
-    bound = error if error is not None else lo.constant(0.0, "double")
-    above = lo.let(f"fcmp ogt {d} {over}, {bound}")
-    below = lo.let(f"fcmp olt {d} {over}, {bound}")
-    down, up = _step(lo, near, down=True), _step(lo, near, down=False)
-    if mode == "rz":  # towards zero: down where the value is positive, up where it is negative
-        positive = lo.let(f"fcmp ogt {d} {value}, {lo.constant(0.0, 'double')}")
-        wrong = lo.let(f"select {b} {positive}, {b} {above}, {b} {below}")
-        stepped = lo.let(f"select {b} {positive}, {t} {down}, {t} {up}")
-    else:
-        wrong, stepped = (above, down) if mode == "rm" else (below, up)
-    return lo.let(f"select {b} {wrong}, {t} {stepped}, {t} {near}")
+def product(lo: Lowering, mode: str, a: str, b: str, kind: str) -> str:
+    """a * b: a fused operation with the zero that leaves a zero's sign alone in this mode."""
+    return fused(lo, mode, a, b, lo.constant(0.0 if mode == "rm" else -0.0, kind), kind)
 
 
-def _step(lo: Lowering, value: str, down: bool) -> str:
+def _fused_double(lo: Lowering, mode: str, a: str, b: str, c: str) -> str:
+    near = lo.call("fma", "double", a, b, c)
+    if mode == "rm":
+        near = _negate(lo, lo.call("fma", "double", _negate(lo, a), b, _negate(lo, c)))
+    high = _op(lo, "fmul", a, b)
+    low = lo.call("fma", "double", a, b, _negate(lo, high))
+    first, second = _two_sum(lo, c, low)
+    third, fourth = _two_sum(lo, high, first)
+    part = _op(lo, "fadd", _op(lo, "fsub", third, near), fourth)
+    sum_, rest = _two_sum(lo, part, second)
+    zero = lo.constant(0.0, "double")
+    left = _select(lo, _compare(lo, "oeq", "double", sum_, zero), rest, sum_, "double")
+    above, below = (_compare(lo, code, "double", left, zero) for code in ("olt", "ogt"))
+    return _move(lo, mode, near, *_overflowed(lo, near, (a, b, c), above, below), "double")
+
+
+def _overflowed(lo: Lowering, near: str, inputs: tuple[str, ...], above: str, below: str) -> tuple[str, str]:
+    """An infinite result of finite inputs lies beyond the exact one."""
+    b, infinity = lo.T("i1"), lo.constant(float("inf"), "double")
+    finite = ""
+    for v in inputs:
+        small = _compare(lo, "olt", "double", lo.call("fabs", "double", v), infinity)
+        finite = lo.let(f"and {b} {finite}, {small}") if finite else small
+    up = _compare(lo, "oeq", "double", near, infinity)
+    down = _compare(lo, "oeq", "double", _negate(lo, near), infinity)
+    return (lo.let(f"or {b} {above}, {lo.let(f'and {b} {finite}, {up}')}"),
+            lo.let(f"or {b} {below}, {lo.let(f'and {b} {finite}, {down}')}"))  # fmt: skip
+
+
+def quotient(lo: Lowering, mode: str, a: str, b: str, kind: str) -> str:
+    """a / b. The residual a - near * b has the sign of b where the exact quotient is larger."""
+    near = lo.let(f"fdiv {lo.T(kind)} {a}, {b}")
+    x, y, q = (_widen(lo, v, kind) for v in (a, b, near))
+    rest = lo.call("fma", "double", _negate(lo, q), y, x)
+    rest = _op(lo, "fmul", lo.call("copysign", "double", lo.constant(1.0, "double"), y), rest)
+    above, below = (_compare(lo, code, "double", rest, lo.constant(0.0, "double")) for code in ("olt", "ogt"))
+    return _move(lo, mode, near, above, below, kind)
+
+
+def root(lo: Lowering, mode: str, a: str, kind: str) -> str:
+    """The square root."""
+    near = lo.call("sqrt", kind, a)
+    x, r = (_widen(lo, v, kind) for v in (a, near))
+    rest = lo.call("fma", "double", _negate(lo, r), r, x)
+    above, below = (_compare(lo, code, "double", rest, lo.constant(0.0, "double")) for code in ("olt", "ogt"))
+    return _move(lo, mode, near, above, below, kind)
+
+
+def narrow(lo: Lowering, mode: str, value: str, source: str, target: str) -> str:
+    """A float of a wider type in a narrower one."""
+    near = lo.let(f"fptrunc {lo.T(source)} {value} to {lo.T(target)}")
+    back = lo.let(f"fpext {lo.T(target)} {near} to {lo.T(source)}")
+    above, below = (_compare(lo, code, source, back, value) for code in ("ogt", "olt"))
+    return _move(lo, mode, near, above, below, target)
+
+
+def from_integer(lo: Lowering, mode: str, value: str, source: str, signed: bool, target: str) -> str:
+    """An integer as a float."""
+    sign, t = "s" if signed else "u", lo.T(target)
+    bits = int(source[1:])
+    near = lo.let(f"{sign}itofp {lo.T(source)} {value} to {t}")
+    short = {"float": "f32", "double": "f64"}[target]
+    wide = f"v{LANES}" if lo.vec else ""
+    name = f"@llvm.fpto{sign}i.sat.{wide}{source}.{wide}{short}"
+    lo.declare(f"declare {lo.T(source)} {name}({t})")
+    back = lo.let(f"call {lo.T(source)} {name}({t} {near})")
+    # 2 ** bits, which the largest values round to, is no value of the integer's type and comes back saturated.
+    beyond = _compare(lo, "oge", target, near, lo.constant(2.0 ** (bits - signed), target))
+    above = lo.let(f"or {lo.T('i1')} {beyond}, {lo.let(f'icmp {sign}gt {lo.T(source)} {back}, {value}')}")
+    below = lo.let(f"icmp {sign}lt {lo.T(source)} {back}, {value}")
+    return _move(lo, mode, near, above, below, target)
+
+
+def _move(lo: Lowering, mode: str, near: str, above: str, below: str, kind: str) -> str:
+    """`near`, or its neighbour where it lies above or below the exact value and must not."""
+    b = lo.T("i1")
+    down, up = _step(lo, near, True, kind), _step(lo, near, False, kind)
+    if mode == "rm":
+        return _select(lo, above, down, near, kind)
+    if mode == "rp":
+        return _select(lo, below, up, near, kind)
+    bits = lo.let(f"bitcast {lo.T(kind)} {near} to {lo.T(_WORD[kind])}")
+    negative = lo.let(f"icmp slt {lo.T(_WORD[kind])} {bits}, {lo.constant(0, _WORD[kind])}")
+    wrong = lo.let(f"select {b} {negative}, {b} {below}, {b} {above}")
+    return _select(lo, wrong, _select(lo, negative, up, down, kind), near, kind)
+
+
+def _step(lo: Lowering, value: str, down: bool, kind: str) -> str:
     """The next float below or above; from zero to the least subnormal."""
-    t, ti, b = lo.T("float"), lo.T("i32"), lo.T("i1")
+    word = _WORD[kind]
+    t, ti, b = lo.T(kind), lo.T(word), lo.T("i1")
     bits = lo.let(f"bitcast {t} {value} to {ti}")
-    negative = lo.let(f"icmp slt {ti} {bits}, {lo.constant(0, 'i32')}")
-    grow = lo.let(f"add {ti} {bits}, {lo.constant(1, 'i32')}")
-    shrink = lo.let(f"sub {ti} {bits}, {lo.constant(1, 'i32')}")
+    negative = lo.let(f"icmp slt {ti} {bits}, {lo.constant(0, word)}")
+    grow = lo.let(f"add {ti} {bits}, {lo.constant(1, word)}")
+    shrink = lo.let(f"sub {ti} {bits}, {lo.constant(1, word)}")
     first, second = (grow, shrink) if down else (shrink, grow)
     moved = lo.let(f"select {b} {negative}, {ti} {first}, {ti} {second}")
-    zero = lo.let(f"fcmp oeq {t} {value}, {lo.constant(0.0, 'float')}")
-    least = lo.constant(0x80000001 - (1 << 32) if down else 1, "i32")
+    magnitude = lo.let(f"and {ti} {bits}, {lo.constant((1 << _WIDTH[kind] - 1) - 1, word)}")
+    zero = lo.let(f"icmp eq {ti} {magnitude}, {lo.constant(0, word)}")
+    least = lo.constant(1 - (1 << _WIDTH[kind] - 1) if down else 1, word)
     moved = lo.let(f"select {b} {zero}, {ti} {least}, {ti} {moved}")
     return lo.let(f"bitcast {ti} {moved} to {t}")
+
+
+def _two_sum(lo: Lowering, a: str, b: str) -> tuple[str, str]:
+    """(a + b rounded, what the rounding left out) of doubles: Knuth."""
+    total = _op(lo, "fadd", a, b)
+    part = _op(lo, "fsub", total, a)
+    left = _op(lo, "fsub", a, _op(lo, "fsub", total, part))
+    return total, _op(lo, "fadd", left, _op(lo, "fsub", b, part))
+
+
+def _op(lo: Lowering, name: str, a: str, b: str) -> str:
+    return lo.let(f"{name} {lo.T('double')} {a}, {b}")
+
+
+def _negate(lo: Lowering, value: str) -> str:
+    return lo.let(f"fneg {lo.T('double')} {value}")
+
+
+def _widen(lo: Lowering, value: str, kind: str) -> str:
+    return value if kind == "double" else lo.let(f"fpext {lo.T(kind)} {value} to {lo.T('double')}")
+
+
+def _compare(lo: Lowering, code: str, kind: str, a: str, b: str) -> str:
+    return lo.let(f"fcmp {code} {lo.T(kind)} {a}, {b}")
+
+
+def _select(lo: Lowering, condition: str, yes: str, no: str, kind: str) -> str:
+    return lo.let(f"select {lo.T('i1')} {condition}, {lo.T(kind)} {yes}, {lo.T(kind)} {no}")
