@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ptx_table import BITS, SHAPES, Bits, Row, check
+from tests.ptx_table import BITS, Bits, Row, cells, check
 
 
 def _signed(value: int, bits: int) -> int:
@@ -315,7 +315,6 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize(("table", "shape"), cells(TABLES))
 def test_integer_instructions(table: str, shape: str) -> None:
     check(TABLES[table], shape)

@@ -27,6 +27,9 @@ from harness.results import Finding
 from harness.verdict import FindingKind, Verdict, verdict_of
 
 
+MAX_LOCAL_BYTES = 512 * 1024  # a thread, by the CUDA C++ programming guide, table of compute capabilities
+
+
 @lru_cache(maxsize=2)
 def emulated(text: str) -> EmulatedProgram:
     """The program of a PTX text; its kernels are compiled when they are first launched."""
@@ -131,13 +134,24 @@ class _Run:
             message = f"The emulator does not know this: {error.what}."
             self.findings.append(Finding(FindingKind.UNSUPPORTED, message, file or self.file, line, kernel=readable(step.kernel)))
             return False
+        if kernel.local_bytes > MAX_LOCAL_BYTES:
+            self._too_much(step, f"has {kernel.local_bytes} bytes of local variables a thread; CUDA allows {MAX_LOCAL_BYTES}")
+            return False
         budget = max(1, (self.limits.instructions // 32 - self.used))
-        outcome = self.launcher.launch(kernel, step.grid, step.block, step.shared_bytes, step.args, budget, max(left, 0.01))
+        try:
+            outcome = self.launcher.launch(kernel, step.grid, step.block, step.shared_bytes, step.args, budget, max(left, 0.01))
+        except MemoryError:
+            self._too_much(step, "needs more memory for its threads' local variables than the judge has")
+            return False
         self.used += outcome.instructions
         places = Places(kernel, step, readable(step.kernel))
         self.stdout += self.reporter.printed(outcome)
         self.findings += self.reporter.findings(places, outcome)
         return outcome.fault is None
+
+    def _too_much(self, step: Launch, what: str) -> None:
+        name = readable(step.kernel)
+        self.findings.append(Finding(FindingKind.MEMORY_LIMIT, f"{name} {what}.", self.file, step.line, kernel=name))
 
     def result(self) -> RunResult:
         outputs, unwritten = {}, {}

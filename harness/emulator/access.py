@@ -487,21 +487,25 @@ def shared_u(m: Needs, name: str, nbytes: int, n: int, store: bool, ordered: boo
     places = [p] + [f.let(f"getelementptr i8, ptr {p}, i64 {k * nbytes}") for k in range(1, n)]
     if store:
         for w in range(max(1, total // 4)):
-            _shared_word(m, f, s, "%a", w, None, store, total < 4, ordered)
+            _shared_word(m, f, s, "%a", w, None, lambda w=w: _word_of(f, bits, w), total < 4, ordered)  # type: ignore[misc]
         for k, q in enumerate(places):
             f(f"  store i{bits} %v{k}, ptr {q}, align {nbytes}")
         f("  ret i1 true")
         return f.text()
     values = [f.let(f"load i{bits}, ptr {q}, align {nbytes}") for q in places]
     for w in range(max(1, total // 4)):
-        _shared_word(m, f, s, "%a", w, None, store, total < 4, ordered)
+        _shared_word(m, f, s, "%a", w, None, None, total < 4, ordered)
     give(f, kind, values, [f"i{bits}"] * n, "true")
     return f.text()
 
 
-def _shared_word(m: Needs, f: Fn, s: Shared, offset: str, w: int, lane: str | None, store: bool, part: bool, ordered: bool) -> None:
-    """Check and update the shadow of one word at byte offset + 4 w. Part-word accesses and ordered (volatile,
-    atomic) ones take no part in the search for races, since a word's tag cannot tell its bytes apart."""
+def _shared_word(m: Needs, f: Fn, s: Shared, offset: str, w: int, lane: str | None, new: Callable[[], str] | None,
+                 part: bool, ordered: bool) -> None:  # fmt: skip
+    """Check and update the shadow of one word at byte offset + 4 w; `new` gives the word to be stored, None for a load.
+
+    Part-word accesses and ordered (volatile, atomic) ones take no part in the search for races, since a word's tag
+    cannot tell its bytes apart. Two warps that store the same value are not reported: the result is the same."""
+    store = new is not None
     index = f.let(f"lshr i32 {offset}, 2")
     if w:
         index = f.let(f"add i32 {index}, {w}")
@@ -532,7 +536,10 @@ def _shared_word(m: Needs, f: Fn, s: Shared, offset: str, w: int, lane: str | No
     w_ok, r_ok = _ordered_tag(f, s, writer), None
     if store:
         r_ok = _ordered_tag(f, s, reader)
-        f.when(f.let(f"xor i1 {w_ok}, true"), lambda: hazard(m, f, L.H_RACE_WRITE, who(), place(), writer, other(s.winsn)), likely=False)
+        assert new is not None
+        word, old = new(), f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr {s.memory}, i32 {index}')}, align 4")
+        clash = f.let(f"and i1 {f.let(f'xor i1 {w_ok}, true')}, {f.let(f'icmp ne i32 {word}, {old}')}")
+        f.when(clash, lambda: hazard(m, f, L.H_RACE_WRITE, who(), place(), writer, other(s.winsn)), likely=False)
         f.when(f.let(f"xor i1 {r_ok}, true"), lambda: hazard(m, f, L.H_RACE_READ, who(), place(), reader, other(s.rinsn)), likely=False)
         f(f"  store i32 {s.mine}, ptr {wp}")
         f(f"  store i32 {stamp()}, ptr {f.let(f'getelementptr i32, ptr {s.winsn}, i32 {index}')}")
@@ -553,6 +560,16 @@ def _shared_word(m: Needs, f: Fn, s: Shared, offset: str, w: int, lane: str | No
         f.when(old, lambda: f(f"  store i32 {stamp()}, ptr {rip}"))
 
     f.when(f.let(f"icmp ne i32 {reader}, {s.mine}"), note_reader)
+
+
+def _word_of(f: Fn, bits: int, w: int) -> str:
+    """Word w of the scalar values %v0, %v1, ... of `bits` bits each."""
+    if bits == 32:
+        return f"%v{w}"
+    value = f"%v{w // 2}"
+    if w % 2:
+        value = f.let(f"lshr i64 {value}, 32")
+    return f.let(f"trunc i64 {value} to i32")
 
 
 def shared_v(m: Needs, name: str, nbytes: int, n: int, store: bool, ordered: bool) -> str:
@@ -697,7 +714,11 @@ def _shared_lane(m: Needs, f: Fn, lane: str, a: str, places: list[str], nbytes: 
     _reject(m, f, _within(f, a, total, size, total, a), lane, a, total)
     offset = f.let(f"trunc i64 {a} to i32")
     for w in range(max(1, total // 4)):
-        _shared_word(m, f, s, offset, w, lane, store, total < 4, ordered)
+        source = places[w * 4 // nbytes]
+        if nbytes == 8 and w % 2:
+            source = f.let(f"getelementptr i8, ptr {source}, i64 4")
+        new = (lambda source=source: f.let(f"load i32, ptr {source}, align 4")) if store else None  # type: ignore[misc]
+        _shared_word(m, f, s, offset, w, lane, new, total < 4, ordered)
     _copy(f, f.let(f"getelementptr i8, ptr {s.memory}, i64 {a}"), places, nbytes, store)
 
 

@@ -346,6 +346,8 @@ def slct(lo: Lowering, i: Ins) -> None:
     kind = LL_TYPES[i.mods[-2]]
     by = LL_TYPES[i.mods[-1]]
     c = lo.get(i.args[3], by)
+    if "ftz" in i.mods:
+        c = approx.flush(lo, c, by)
     compare = "fcmp oge" if by == "float" else "icmp sge"
     chosen = lo.let(f"{compare} {lo.T(by)} {c}, {lo.constant(0.0 if by == 'float' else 0, by)}")
     a, b = lo.get(i.args[1], kind), lo.get(i.args[2], kind)
