@@ -89,7 +89,7 @@ class _Run:
         if a.role == "out":
             self.memory.add(buffer, tracked=True)
         else:
-            self.memory.add(buffer, value, writable=a.role == "inout")
+            self.memory.add(buffer, value, writable=a.role == "inout", shared=a.role == "in")
 
     def replay(self) -> None:
         """The plan's steps in order, up to the first that fails."""

@@ -39,12 +39,13 @@ class Memory:
     regions: dict[int, Region] = field(default_factory=dict)
     _table: ctypes.Array[BufferEntry] | None = None
 
-    def add(self, buffer: plan.Buffer, data: np.ndarray | None = None, writable: bool = True, tracked: bool = False) -> Region:
-        """Make a buffer. `data` (any array) is used as it is where nothing can write to it, else copied; without it
-        the buffer is poisoned.
+    def add(self, buffer: plan.Buffer, data: np.ndarray | None = None, writable: bool = True,
+            tracked: bool = False, shared: bool = False) -> Region:  # fmt: skip
+        """Make a buffer. `data` (any array) is copied; without it the buffer is poisoned.
 
+        shared: use a contiguous array's own memory instead of a copy (for inputs, which nothing writes to);
         tracked: reads of bytes that no kernel, memset or copy wrote are reported."""
-        if data is not None and not writable and data.flags.c_contiguous:
+        if data is not None and shared and data.flags.c_contiguous:
             body = data.view(np.uint8).reshape(-1)
         elif data is not None:
             body = aligned(buffer.nbytes)

@@ -55,7 +55,11 @@ def _float_to_float(lo: Lowering, i: Ins, target: str, source: str) -> None:
     if BITS[a] < BITS[b]:
         value = lo.let(f"fpext {lo.T(a)} {value} to {lo.T(b)}")
     elif BITS[a] > BITS[b] and (mode := rounding.mode_of(i.mods)):
+        if (a, b) == ("double", "half"):
+            raise UnsupportedPtx(f"instruction {i.op}", i.loc)
         value = rounding.narrow(lo, mode, value, a, b)
+    elif (a, b) == ("double", "half"):
+        value = rounding.double_to_half(lo, value)
     elif BITS[a] > BITS[b]:
         value = lo.let(f"fptrunc {lo.T(a)} {value} to {lo.T(b)}")
     _put_float(lo, i, value, target)

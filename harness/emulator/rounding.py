@@ -103,6 +103,19 @@ def narrow(lo: Lowering, mode: str, value: str, source: str, target: str) -> str
     return _move(lo, mode, near, above, below, target)
 
 
+def double_to_half(lo: Lowering, value: str) -> str:
+    """Rounded once, to nearest, by way of a float whose last bit says whether anything was lost: no processor has
+    this conversion, and the library function that would do it is not there."""
+    short = narrow(lo, "rz", value, "double", "float")
+    lost = _compare(lo, "one", "double", _widen(lo, short, "float"), value)
+    bits = lo.let(f"bitcast {lo.T('float')} {short} to {lo.T('i32')}")
+    sticky = lo.let(f"or {lo.T('i32')} {bits}, {lo.let(f'zext {lo.T(_BIT)} {lost} to {lo.T(_INT)}')}")
+    return lo.let(f"fptrunc {lo.T('float')} {lo.let(f'bitcast {lo.T(_INT)} {sticky} to {lo.T(_FLOAT)}')} to {lo.T('half')}")
+
+
+_BIT, _INT, _FLOAT = "i1", "i32", "float"
+
+
 def from_integer(lo: Lowering, mode: str, value: str, source: str, signed: bool, target: str) -> str:
     """An integer as a float."""
     sign, t = "s" if signed else "u", lo.T(target)
