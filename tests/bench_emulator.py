@@ -36,7 +36,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     measured = {f"{p}/{c}": measure(p, c, options.repeat, options.threads) for p, c in CASES}
-    print(json.dumps({"machine": platform.processor() or platform.machine(), "threads": options.threads, "cases": measured}, indent=2))
+    print(
+        json.dumps(
+            {"machine": platform.processor() or platform.machine(), "threads": options.threads, "cases": measured},
+            indent=2,
+        )
+    )
 
 
 def measure(problem_id: str, case_name: str, repeat: int, threads: int) -> dict[str, Any]:
@@ -48,7 +53,11 @@ def measure(problem_id: str, case_name: str, repeat: int, threads: int) -> dict[
     inputs: dict[str, Any] = {a.name: a.value for a in case.arguments if a.role != "out"}
     start = time.process_time()
     compiled = compile_submission(source.read_text(), source.name, p.declaration(), cards.get("H100"))
-    program, device, limits = Program(source.name, compiled.ptx), EmulatorDevice(), RunLimits(seconds=600, threads=threads)
+    program, device, limits = (
+        Program(source.name, compiled.ptx),
+        EmulatorDevice(),
+        RunLimits(seconds=600, threads=threads),
+    )
 
     def run() -> None:
         result = device.run(program, list(case.arguments), limits, seed=1)

@@ -37,7 +37,9 @@ class Ran:
 @lru_cache(maxsize=64)
 def ptx_of(source: str, level: str = "mid") -> str:
     """PTX of kernels, through the judge's own compile path."""
-    return compile_submission(HEADER + source + SOLVE, "kernel.cu", 'extern "C" void solve(int);', cards.get("H100"), level).ptx
+    return compile_submission(
+        HEADER + source + SOLVE, "kernel.cu", 'extern "C" void solve(int);', cards.get("H100"), level
+    ).ptx
 
 
 @lru_cache(maxsize=64)
@@ -60,7 +62,9 @@ def run(source: str, arguments: Sequence[np.ndarray | int | float], grid: int | 
         if isinstance(a, np.ndarray):
             unwritten = isinstance(a, np.ma.MaskedArray)
             number = FIRST_TENSOR_ID + k
-            memory.add(Buffer(number, f"a{k}", a.nbytes), None if unwritten else a, k not in read_only, tracked=unwritten)
+            memory.add(
+                Buffer(number, f"a{k}", a.nbytes), None if unwritten else a, k not in read_only, tracked=unwritten
+            )
             tensors[number] = Argument(f"a{k}", np.asarray(a), "inout", "float")
             data = struct.pack("<Q", plan.address(number))
         else:

@@ -32,11 +32,16 @@ class Declared:
 
 def _fixture(path: Path) -> Declared:
     expected = yaml.safe_load(path.read_text())
-    source = ROOT / expected["source"] if "source" in expected else path.with_name(path.name.replace(".expect.yaml", ".cu"))
+    source = (
+        ROOT / expected["source"] if "source" in expected else path.with_name(path.name.replace(".expect.yaml", ".cu"))
+    )
     return Declared(expected.get("problem", path.parent.name), source, expected)
 
 
-FIXTURES = {str(p.relative_to(ROOT / "tests/submissions")): p for p in sorted((ROOT / "tests/submissions").glob("*/*.expect.yaml"))}
+FIXTURES = {
+    str(p.relative_to(ROOT / "tests/submissions")): p
+    for p in sorted((ROOT / "tests/submissions").glob("*/*.expect.yaml"))
+}
 SOLUTIONS = {str(p.relative_to(ROOT)): p for p in sorted((ROOT / "solutions").glob("*/*.cu"))}
 
 

@@ -50,7 +50,9 @@ class EmulatorDevice:
         except PlanFault as fault:
             return _nothing_ran(arguments, fault.findings, time.monotonic() - start)
         except UnsupportedPtx as error:
-            finding = Finding(FindingKind.UNSUPPORTED, f"The emulator does not know this: {error.what}.", program.source_name)
+            finding = Finding(
+                FindingKind.UNSUPPORTED, f"The emulator does not know this: {error.what}.", program.source_name
+            )
             return _nothing_ran(arguments, (finding,), time.monotonic() - start)
         run = _Run(program, compiled, arguments, plan, limits, start)
         run.replay()
@@ -58,7 +60,11 @@ class EmulatorDevice:
 
 
 def _nothing_ran(arguments: list[Argument], findings: tuple[Finding, ...], seconds: float) -> RunResult:
-    outputs = {a.name: np.full_like(a.value, np.nan) for a in arguments if a.role in ("out", "inout") and isinstance(a.value, np.ndarray)}
+    outputs = {
+        a.name: np.full_like(a.value, np.nan)
+        for a in arguments
+        if a.role in ("out", "inout") and isinstance(a.value, np.ndarray)
+    }
     return RunResult(outputs, findings, seconds=seconds, unwritten={n: o.size for n, o in outputs.items()})
 
 
@@ -132,14 +138,20 @@ class _Run:
         except UnsupportedPtx as error:
             file, line = user_line(self.compiled.module, error.loc, self.file)  # type: ignore[arg-type]
             message = f"The emulator does not know this: {error.what}."
-            self.findings.append(Finding(FindingKind.UNSUPPORTED, message, file or self.file, line, kernel=readable(step.kernel)))
+            self.findings.append(
+                Finding(FindingKind.UNSUPPORTED, message, file or self.file, line, kernel=readable(step.kernel))
+            )
             return False
         if kernel.local_bytes > MAX_LOCAL_BYTES:
-            self._too_much(step, f"has {kernel.local_bytes} bytes of local variables a thread; CUDA allows {MAX_LOCAL_BYTES}")
+            self._too_much(
+                step, f"has {kernel.local_bytes} bytes of local variables a thread; CUDA allows {MAX_LOCAL_BYTES}"
+            )
             return False
         budget = max(1, (self.limits.instructions // 32 - self.used))
         try:
-            outcome = self.launcher.launch(kernel, step.grid, step.block, step.shared_bytes, step.args, budget, max(left, 0.01))
+            outcome = self.launcher.launch(
+                kernel, step.grid, step.block, step.shared_bytes, step.args, budget, max(left, 0.01)
+            )
         except MemoryError:
             self._too_much(step, "needs more memory for its threads' local variables than the judge has")
             return False

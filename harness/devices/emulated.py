@@ -83,7 +83,9 @@ class Reporter:
             case L.F_ACCESS:
                 return self._access(p, c, i, base)
             case L.F_TRAP:
-                return replace(base, kind=K.TRAP, message=f"{p.name} executes a trap (__trap() or an unreachable path).")
+                return replace(
+                    base, kind=K.TRAP, message=f"{p.name} executes a trap (__trap() or an unreachable path)."
+                )
             case L.F_ASSERT:
                 said = self._cstring(c.fault_address)
                 return replace(base, kind=K.TRAP, message=f"Assertion failed in {p.name}: {said}")
@@ -100,7 +102,9 @@ class Reporter:
                 return replace(base, kind=K.TIME_LIMIT, thread=None, message=(
                     f"{p.name} has used up its budget of instructions; a warp was last seen in the loop at this line. "
                     "Does the loop's condition ever become false?"))  # fmt: skip
-        return Finding(K.TIME_LIMIT, f"{p.name} did not end within the time limit.", self.file, p.launch.line, kernel=p.name)
+        return Finding(
+            K.TIME_LIMIT, f"{p.name} did not end within the time limit.", self.file, p.launch.line, kernel=p.name
+        )
 
     def _at(self, p: Places, i: Ins | None, block: int, warp: int, lane: int) -> Finding:
         """A finding without a kind yet: where an instruction stands and who ran it."""
@@ -128,7 +132,9 @@ class Reporter:
         if space == "shared":
             return self._shared_access(p, base, verb, address, nbytes)
         if space == "local":
-            message = f"Out of bounds: {verb} {nbytes} bytes at byte {_signed(address)} of the thread's local variables."
+            message = (
+                f"Out of bounds: {verb} {nbytes} bytes at byte {_signed(address)} of the thread's local variables."
+            )
             return replace(base, kind=K.OUT_OF_BOUNDS, message=message)
         return self._global_access(base, verb, store, address, nbytes)
 
@@ -150,7 +156,11 @@ class Reporter:
         region = self.memory.regions.get(number)
         if region is None or number < 16:
             what = "a null pointer" if address < 1 << 20 else "an address that belongs to no buffer"
-            return replace(base, kind=K.OUT_OF_BOUNDS, message=f"Out of bounds: {verb} {nbytes} bytes through {what} (0x{address:x}).")
+            return replace(
+                base,
+                kind=K.OUT_OF_BOUNDS,
+                message=f"Out of bounds: {verb} {nbytes} bytes through {what} (0x{address:x}).",
+            )
         size, spot = region.buffer.nbytes, self._spot(number, offset)
         name = region.buffer.name
         if region.freed:
@@ -161,10 +171,21 @@ class Reporter:
         if 0 <= offset and offset + nbytes <= size:
             return replace(base, kind=K.MISALIGNED, tensor=name, index=spot.index,
                            message=f"Misaligned: {verb} {nbytes} bytes at {spot.text}; the address must be a multiple of {nbytes}.")  # fmt: skip
-        where = f"{-offset} bytes before its start" if offset < 0 else f"{offset - size} bytes behind its end" if offset >= size else "across its end"
+        where = (
+            f"{-offset} bytes before its start"
+            if offset < 0
+            else f"{offset - size} bytes behind its end"
+            if offset >= size
+            else "across its end"
+        )
         itemsize = self._itemsize(number)
         element = f" (element {offset // itemsize} of {size // itemsize})"
-        return replace(base, kind=K.OUT_OF_BOUNDS, tensor=name, message=f"Out of bounds: {verb} {nbytes} bytes of {name}, {where}{element}.")
+        return replace(
+            base,
+            kind=K.OUT_OF_BOUNDS,
+            tensor=name,
+            message=f"Out of bounds: {verb} {nbytes} bytes of {name}, {where}{element}.",
+        )
 
     def _barrier_mask(self, p: Places, c: Context) -> str:
         running = bin(c.fault_mask).count("1")
@@ -172,7 +193,9 @@ class Reporter:
                 "have returned. Every thread of the block must reach the same barrier.")  # fmt: skip
 
     def _shuffle(self, p: Places, c: Context, i: Ins | None) -> str:
-        what = {"shfl": "A shuffle", "vote": "A vote", "bar": "__syncwarp()"}.get(i.base if i else "", "A warp operation")
+        what = {"shfl": "A shuffle", "vote": "A vote", "bar": "__syncwarp()"}.get(
+            i.base if i else "", "A warp operation"
+        )
         lanes = [n for n in range(L.LANES) if c.fault_mask >> n & 1]
         return (f"{what} names threads of warp {c.fault_warp} that are not running it, or reads from one: only lanes {_ranges(lanes)} are here. "
                 "The others took another branch, left the loop earlier, or have returned.")  # fmt: skip
@@ -192,9 +215,14 @@ class Reporter:
                 exited.append(w)
         assert first is not None
         base = self._at(p, first[0], c.block, first[1], 0)
-        parts = [f"warp{'s' if len(ws) > 1 else ''} {_ranges(ws)} wait{'s' if len(ws) == 1 else ''} at line {line}" for line, ws in waiting.items()]
+        parts = [
+            f"warp{'s' if len(ws) > 1 else ''} {_ranges(ws)} wait{'s' if len(ws) == 1 else ''} at line {line}"
+            for line, ws in waiting.items()
+        ]
         if exited:
-            parts.append(f"warp{'s' if len(exited) > 1 else ''} {_ranges(exited)} {'have' if len(exited) > 1 else 'has'} returned")
+            parts.append(
+                f"warp{'s' if len(exited) > 1 else ''} {_ranges(exited)} {'have' if len(exited) > 1 else 'has'} returned"
+            )
             message = f"Threads wait at a barrier that others never reach: {'; '.join(parts)}."
             return replace(base, kind=K.BARRIER_DIVERGENCE, thread=None, message=message)
         message = f"Deadlock: no warp of the block can go on: {'; '.join(parts)}."
@@ -211,7 +239,9 @@ class Reporter:
             return replace(base, kind=K.UNINITIALIZED_READ, tensor=spot.tensor, index=spot.index,
                            message=f"{spot.text} is read before anything was written to it.")  # fmt: skip
         if h.kind == L.H_UNINIT_LOCAL:
-            return replace(base, kind=K.UNINITIALIZED_READ, message="A local array element is read before it was written.")
+            return replace(
+                base, kind=K.UNINITIALIZED_READ, message="A local array element is read before it was written."
+            )
         spot = self._shared_spot(p, h.address)
         if h.kind == L.H_UNINIT_SHARED:
             return replace(base, kind=K.UNINITIALIZED_READ, tensor=spot.tensor, index=spot.index,
@@ -243,7 +273,12 @@ class Reporter:
         element = offset // self._itemsize(number)
         a = self.tensors.get(number)
         index: tuple[int, ...] = (element,)
-        if number >= FIRST_TENSOR_ID and a is not None and isinstance(a.value, np.ndarray) and 0 <= element < a.value.size:
+        if (
+            number >= FIRST_TENSOR_ID
+            and a is not None
+            and isinstance(a.value, np.ndarray)
+            and 0 <= element < a.value.size
+        ):
             index = tuple(int(k) for k in np.unravel_index(element, a.value.shape))
         return Spot(name, index, f"{name}[{', '.join(map(str, index))}]")
 

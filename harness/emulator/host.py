@@ -118,7 +118,9 @@ class HostProgram:
         self.module, self.entry = module, entry
         self.program = Program(module)
 
-    def run(self, args: bytes, on_call: Callable[[HostCall], bytes], instructions: int = 50_000_000, seconds: float = 2.0) -> None:
+    def run(
+        self, args: bytes, on_call: Callable[[HostCall], bytes], instructions: int = 50_000_000, seconds: float = 2.0
+    ) -> None:
         """Run solve() to its end. `on_call` returns the bytes of each call's result (empty for void).
 
         Raises HostFault, UnsupportedPtx, and whatever on_call raises."""
@@ -167,7 +169,12 @@ class HostProgram:
     def allocate(self, nbytes: int, call: HostCall) -> int:
         start = (self.heap_used + 15) // 16 * 16
         if start + nbytes > HEAP_BYTES:
-            raise HostFault("memory_limit", "solve() makes too many launches: their arguments need more than 8 MiB", call.line, call.file)
+            raise HostFault(
+                "memory_limit",
+                "solve() makes too many launches: their arguments need more than 8 MiB",
+                call.line,
+                call.file,
+            )
         self.heap_used = start + nbytes
         self.heap.data[start : start + nbytes] = 0
         return plan.address(HEAP_ID) + start
@@ -207,4 +214,3 @@ class HostProgram:
         if c.fault_kind in (L.F_BUDGET, L.F_STOPPED):
             return HostFault("time_limit", _ENDLESS, line, file)
         return HostFault("trap", "solve() ends in a trap or a failed assertion", line, file)
-

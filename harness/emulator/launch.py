@@ -97,7 +97,9 @@ class Launcher:
 
     def __init__(self, memory: Memory, threads: int = 0):
         self.memory = memory
-        self.threads = threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+        self.threads = (
+            threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+        )
         if threads:
             self.threads = threads
         self.workers: dict[tuple[str, Shape, tuple[int, int, int], int], list[Worker]] = {}
@@ -143,7 +145,9 @@ class Launcher:
         c.block = (1 << 64) - 1
         c.nctaid_x, c.nctaid_y, c.nctaid_z = grid
         ctypes.memset(ctypes.addressof(w.seen), 0, ctypes.sizeof(w.seen))
-        c.print_buffer, c.print_size, c.print_used = (ctypes.addressof(out), PRINT_BYTES, 0) if out is not None else (0, 0, 0)
+        c.print_buffer, c.print_size, c.print_used = (
+            (ctypes.addressof(out), PRINT_BYTES, 0) if out is not None else (0, 0, 0)
+        )
         if c.etag > _EPOCHS_END:
             for s in w.shadow:
                 s[:] = 0
@@ -166,14 +170,18 @@ class Launcher:
         with ThreadPoolExecutor(len(workers)) as pool:
             return list(pool.map(one, workers))
 
-    def _outcome(self, workers: list[Worker], codes: list[int], prints: list[ctypes.Array[ctypes.c_char] | None]) -> Outcome:
+    def _outcome(
+        self, workers: list[Worker], codes: list[int], prints: list[ctypes.Array[ctypes.c_char] | None]
+    ) -> Outcome:
         faults = [w.context for w, code in zip(workers, codes, strict=True) if code == L.FAULT]
         real = [f for f in faults if f.fault_kind != L.F_STOPPED] or faults
         fault = min(real, key=lambda f: f.block) if real else None
         if fault is None and self.stop.value == 1:  # stopped between blocks
             fault = workers[0].context
             fault.fault_kind = L.F_STOPPED
-        hazards = sorted((w.hazards[k] for w in workers for k in range(w.context.nhazards)), key=lambda h: (h.block, h.insn))
+        hazards = sorted(
+            (w.hazards[k] for w in workers for k in range(w.context.nhazards)), key=lambda h: (h.block, h.insn)
+        )
         records = [
             bytes(out[k : k + 256]) for w, out in zip(workers, prints, strict=True) if out is not None
             for k in range(0, min(w.context.print_used, PRINT_BYTES) // 256 * 256, 256)
@@ -188,4 +196,7 @@ def _prints(kernel: Compiled) -> bool:
 def _calls_printf(kernel: Compiled) -> bool:
     from harness.emulator.ptx import Sym
 
-    return any(getattr(i, "base", "") == "call" and isinstance(i.args[0], Sym) and i.args[0].name == "vprintf" for i in kernel.function.body)
+    return any(
+        getattr(i, "base", "") == "call" and isinstance(i.args[0], Sym) and i.args[0].name == "vprintf"
+        for i in kernel.function.body
+    )

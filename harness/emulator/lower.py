@@ -130,7 +130,9 @@ class Lowering:
                 home[name] = None
             for i in b.ins:
                 for name in definitions(i, self.types):
-                    home[name] = None if (i.pred and i.base in MEMORY_LIKE) or i.base in ("bar", "barrier", "call") else b
+                    home[name] = (
+                        None if (i.pred and i.base in MEMORY_LIKE) or i.base in ("bar", "barrier", "call") else b
+                    )
         names = {n for n, b in home.items() if b is None} | self.flow.blended
         for b in self.blocks:
             for i in [*b.ins, *([b.branch] if b.branch else [])]:
@@ -154,7 +156,10 @@ class Lowering:
         fuel = self._field_pointer("%ctx", Context, "fuel_slice", head)
         head += [f"  %fuel0 = load i64, ptr {fuel}", "  store i64 %fuel0, ptr %fuel"]
         if self.partial_exit:
-            head += [f"  %live0 = load i32, ptr {self._field_pointer('%warp', Warp, 'live', head)}", "  store i32 %live0, ptr %live"]
+            head += [
+                f"  %live0 = load i32, ptr {self._field_pointer('%warp', Warp, 'live', head)}",
+                "  store i32 %live0, ptr %live",
+            ]
         pc = self._field_pointer("%warp", Warp, "pc", head)
         head += [f"  %pc = load i32, ptr {pc}"]
         cases = " ".join(f"i32 {n + 1}, label %R{n + 1}" for n in range(len(self.resumes)))
@@ -175,7 +180,12 @@ class Lowering:
         lines: list[str] = []
         left = self._field_pointer("%ctx", Context, "fuel_left", lines)
         self.n += 1
-        return [*lines, f"  %f{self.n} = load i64, ptr %fuel", f"  store i64 %f{self.n}, ptr {left}", f"  ret i32 {code}"]
+        return [
+            *lines,
+            f"  %f{self.n} = load i64, ptr %fuel",
+            f"  store i64 %f{self.n}, ptr {left}",
+            f"  ret i32 {code}",
+        ]
 
     # -- blocks and edges
 
@@ -251,7 +261,12 @@ class Lowering:
         waiting = sorted(self.flow.pending[b], key=lambda c: c.index)
         number = len(self.resumes) + 1
         resume = self._save(b, [("mask", self.mask)] * bool(waiting), waiting)
-        placed = (i for x in [b, *own] for i in [*x.ins, *([x.branch] if x.branch else [])] if i.loc is not None and i.loc.line)
+        placed = (
+            i
+            for x in [b, *own]
+            for i in [*x.ins, *([x.branch] if x.branch else [])]
+            if i.loc is not None and i.loc.line
+        )
         self._note_place(next(placed, None))
         self._finish_suspension(number, L.YIELD)
         self.resumes.append("\n".join([f"R{number}:", *resume, f"  br label %{on}"]))
@@ -264,7 +279,9 @@ class Lowering:
         pointer = self._field_pointer("%ctx", Context, "fault_insn", self.lines)
         self.emit(f"store i32 {self.number(i or Ins('nop', ()))}, ptr {pointer}")
 
-    def _save(self, target: Block, extra: list[tuple[str, str]], waiting: list[Block], skip: tuple[str, ...] = ()) -> list[str]:
+    def _save(
+        self, target: Block, extra: list[tuple[str, str]], waiting: list[Block], skip: tuple[str, ...] = ()
+    ) -> list[str]:
         """Save what `target` needs to the frame; returns the lines that restore it."""
         resume: list[str] = []
 
@@ -326,7 +343,9 @@ class Lowering:
             self.ins = Ins("nop", ())
             self._define_results(i, results)
         if self.flow.pending[target]:
-            self.emit(f"store i32 {self.let('load i32, ptr %live') if self.partial_exit else self._all_lanes()}, ptr %mask")
+            self.emit(
+                f"store i32 {self.let('load i32, ptr %live') if self.partial_exit else self._all_lanes()}, ptr %mask"
+            )
             for c in self.flow.pending[target]:
                 self.emit(f"store i32 0, ptr %{self._pend(c)}")
         self.emit(f"br label %B{target.index}")
@@ -616,7 +635,11 @@ class Lowering:
         match o:
             case Reg(name) if name == UNDEFINED:
                 # Never written: all bits set, a NaN where it is a float, so that it does not pass for a result.
-                text = "-1" if kind.startswith("i") else {"float": "0xFFFFFFFFE0000000", "double": "0xFFFFFFFFFFFFFFFF"}.get(kind, "0")
+                text = (
+                    "-1"
+                    if kind.startswith("i")
+                    else {"float": "0xFFFFFFFFE0000000", "double": "0xFFFFFFFFFFFFFFFF"}.get(kind, "0")
+                )
                 return f"splat ({kind} {text})" if vec else text
             case Reg(name) if name in self.types:
                 if name in self.flow.thread_x and not vec and name in self.flow.varying:
@@ -723,7 +746,9 @@ class Lowering:
         for name, value in (("fault_kind", kind), ("fault_insn", self.number(i))):
             self.emit(f"store i32 {value}, ptr {self._field_pointer('%ctx', Context, name, self.lines)}")
         self.emit(f"store i32 {self.mask}, ptr {self._field_pointer('%ctx', Context, 'fault_mask', self.lines)}")
-        self.emit(f"store i32 {self.warp_value('number')}, ptr {self._field_pointer('%ctx', Context, 'fault_warp', self.lines)}")
+        self.emit(
+            f"store i32 {self.warp_value('number')}, ptr {self._field_pointer('%ctx', Context, 'fault_warp', self.lines)}"
+        )
         self.emit("br label %fail")
 
     def fault_unless(self, ok: str, kind: int, i: Ins) -> None:

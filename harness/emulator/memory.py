@@ -88,4 +88,8 @@ def load_variables(memory: Memory, program: Program) -> None:
             target = program.variables.get(symbol)
             value = plan.address(target.id) + addend if target else program.kernel_addresses.get(symbol, 0)
             data[offset : offset + 8] = value.to_bytes(8, "little")
-        memory.add(plan.Buffer(v.id, v.name, v.nbytes, v.line), np.frombuffer(bytes(data), np.uint8), writable=v.space == "global")
+        memory.add(
+            plan.Buffer(v.id, v.name, v.nbytes, v.line),
+            np.frombuffer(bytes(data), np.uint8),
+            writable=v.space == "global",
+        )

@@ -346,7 +346,7 @@ def _atomic_helper(m: access.Needs, name: str, rmw: str, ll: str) -> str:
         f(f"  br label %{both}\n{elsewhere}:")
         e = Entry(f, a, store=True)
         rel = f.let(f"sub i64 {a}, {e.base}")
-        access._reject(m, f, access._within(f, rel, nbytes, e.size, nbytes, a), k, a, nbytes)
+        access.reject(m, f, access.within(f, rel, nbytes, e.size, nbytes, a), k, a, nbytes)
         f(f"  store ptr {f.let(f'getelementptr i8, ptr {e.host}, i64 {rel}')}, ptr %place")
 
         def shadow() -> None:
@@ -377,7 +377,7 @@ def _atomic_shared(m: access.Needs, f: Fn, a: str, lane: str, nbytes: int) -> No
     s = Shared(f)
     offset64 = f.let(f"and i64 {a}, {(1 << L.WINDOW_BITS) - 1}")
     size = f.let(f"zext i32 {s.size} to i64")
-    access._reject(m, f, access._within(f, offset64, nbytes, size, nbytes, offset64), lane, offset64, nbytes)
+    access.reject(m, f, access.within(f, offset64, nbytes, size, nbytes, offset64), lane, offset64, nbytes)
     f(f"  store ptr {f.let(f'getelementptr i8, ptr {s.memory}, i64 {offset64}')}, ptr %place")
     atomic_tag = f.let(f"add i32 {s.epoch}, {L.TAG_ATOMIC}")
     for w in range(nbytes // 4):
@@ -388,7 +388,7 @@ def _atomic_shared(m: access.Needs, f: Fn, a: str, lane: str, nbytes: int) -> No
         writer = f.let(f"load i32, ptr {wp}")
         unset = f.let(f"icmp ult i32 {writer}, {s.start}")
         f.when(unset, lambda: access.hazard(m, f, L.H_UNINIT_SHARED, lane, offset64), likely=False)
-        mine = access._ordered_tag(f, s, writer)
+        mine = access.ordered_tag(f, s, writer)
         fine = f.let(f"or i1 {mine}, {f.let(f'icmp eq i32 {writer}, {atomic_tag}')}")
         other = f.let(f"load i32, ptr {ip}")
         f.when(f.let(f"xor i1 {fine}, true"),

@@ -60,7 +60,11 @@ def _take_block(a: Fn, stop: str, nextp: str, total: str, nw: str) -> None:
     ny = a.let(f"zext i32 {a.get('%ctx', Context, 'nctaid_y')} to i64")
     x = a.let(f"urem i64 {n}, {nx}")
     yz = a.let(f"udiv i64 {n}, {nx}")
-    for name, value in (("ctaid_x", x), ("ctaid_y", a.let(f"urem i64 {yz}, {ny}")), ("ctaid_z", a.let(f"udiv i64 {yz}, {ny}"))):
+    for name, value in (
+        ("ctaid_x", x),
+        ("ctaid_y", a.let(f"urem i64 {yz}, {ny}")),
+        ("ctaid_z", a.let(f"udiv i64 {yz}, {ny}")),
+    ):
         a.put("%ctx", Context, name, a.let(f"trunc i64 {value} to i32"))
     e = a.let(f"add i32 {a.get('%ctx', Context, 'etag')}, {L.EPOCH_STEP}")
     a.put("%ctx", Context, "etag", e)
@@ -89,7 +93,9 @@ def _reset_warps(a: Fn, warps: str, stride: str, nw: str) -> None:
     shadow = a.let(f"inttoptr i64 {a.get(p, Warp, 'local_shadow')} to ptr")
     a(f"  call void @llvm.memset.p0.i64(ptr {shadow}, i8 0, i64 {a.get('%ctx', Context, 'local_bytes')}, i1 false)")
     w2 = a.let(f"add i32 {w}, 1")
-    a(f"  store i32 {w2}, ptr %w\n  %reset_more = icmp ult i32 {w2}, {nw}\n  br i1 %reset_more, label %reset, label %turn")
+    a(
+        f"  store i32 {w2}, ptr %w\n  %reset_more = icmp ult i32 {w2}, {nw}\n  br i1 %reset_more, label %reset, label %turn"
+    )
 
 
 def _turn(a: Fn, warps: str, stride: str, nw: str, stop: str) -> None:
@@ -129,9 +135,13 @@ def _turn(a: Fn, warps: str, stride: str, nw: str, stop: str) -> None:
     a("advance:")
     w1 = a.let("load i32, ptr %w")
     w2 = a.let(f"add i32 {w1}, 1")
-    a(f"  store i32 {w2}, ptr %w\n  %each_more = icmp ult i32 {w2}, {nw}\n  br i1 %each_more, label %each, label %after")
+    a(
+        f"  store i32 {w2}, ptr %w\n  %each_more = icmp ult i32 {w2}, {nw}\n  br i1 %each_more, label %each, label %after"
+    )
     a("after:\n  %any = load i32, ptr %ran\n  %anyb = icmp ne i32 %any, 0\n  br i1 %anyb, label %turn, label %all_out")
-    a(f"all_out:\n  %outs = load i32, ptr %out\n  %all = icmp eq i32 %outs, {nw}\n  br i1 %all, label %take, label %stuck")
+    a(
+        f"all_out:\n  %outs = load i32, ptr %out\n  %all = icmp eq i32 %outs, {nw}\n  br i1 %all, label %take, label %stuck"
+    )
 
 
 def _barrier(a: Fn, warps: str, stride: str, nw: str) -> None:
@@ -185,7 +195,9 @@ def _barrier(a: Fn, warps: str, stride: str, nw: str) -> None:
     a("  br label %wake_next")
     a("wake_next:")
     v2 = a.let(f"add i32 {v}, 1")
-    a(f"  store i32 {v2}, ptr %v\n  %wake_more = icmp ult i32 {v2}, {nw}\n  br i1 %wake_more, label %wake, label %advance")
+    a(
+        f"  store i32 {v2}, ptr %v\n  %wake_more = icmp ult i32 {v2}, {nw}\n  br i1 %wake_more, label %wake, label %advance"
+    )
 
 
 def _stuck(a: Fn, warps: str, stride: str, nw: str) -> None:
