@@ -32,7 +32,8 @@ def inlined(m: Needs) -> str:
 
 def fault_helper(m: Needs, name: str) -> str:
     f = Fn(
-        f"define internal void @{name}(ptr %ctx, ptr %warp, i32 %insn, i32 %lane, i64 %address, i32 %bytes) noinline cold {{"
+        f"define internal void @{name}(ptr %ctx, ptr %warp, i32 %insn, i32 %lane, i64 %address, i32 %bytes) "
+        "noinline cold {"
     )
     f("entry:")
     f.put("%ctx", Context, "fault_kind", str(L.F_ACCESS))
@@ -46,7 +47,8 @@ def fault_helper(m: Needs, name: str) -> str:
 def hazard_helper(m: Needs, name: str) -> str:
     """Record a hazard once for each instruction and kind."""
     f = Fn(
-        f"define internal void @{name}(ptr %ctx, ptr %warp, i32 %kind, i32 %insn, i32 %lane, i64 %address, i32 %tag, i32 %other) noinline cold {{"
+        f"define internal void @{name}(ptr %ctx, ptr %warp, i32 %kind, i32 %insn, i32 %lane, i64 %address, "
+        "i32 %tag, i32 %other) noinline cold {"
     )
     f("entry:")
     seen = f.get("%ctx", Context, "seen", pointer=True)
@@ -80,15 +82,14 @@ def hazard_helper(m: Needs, name: str) -> str:
 
 
 def fault(m: Needs, f: Fn, lane: str, address: str, nbytes: int) -> None:
-    f(
-        f"  call void @{need(m, 'fault', fault_helper)}(ptr %ctx, ptr %warp, i32 %insn, i32 {lane}, i64 {address}, i32 {nbytes})"
-    )
+    name = need(m, "fault", fault_helper)
+    f(f"  call void @{name}(ptr %ctx, ptr %warp, i32 %insn, i32 {lane}, i64 {address}, i32 {nbytes})")
 
 
 def hazard(m: Needs, f: Fn, kind: str | int, lane: str, address: str, tag: str = "0", other: str = "0") -> None:
-    f(
-        f"  call void @{need(m, 'hazard', hazard_helper)}(ptr %ctx, ptr %warp, i32 {kind}, i32 %insn, i32 {lane}, i64 {address}, i32 {tag}, i32 {other})"
-    )
+    name = need(m, "hazard", hazard_helper)
+    operands = f"i32 {kind}, i32 %insn, i32 {lane}, i64 {address}, i32 {tag}, i32 {other}"
+    f(f"  call void @{name}(ptr %ctx, ptr %warp, {operands})")
 
 
 def values_type(bits: int, n: int, vector: bool) -> str:

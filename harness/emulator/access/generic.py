@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.emulator import layout as L
 from harness.emulator.access.base import Needs, fault, give, need, values_type, within
 from harness.emulator.access.global_memory import global_u
-from harness.emulator.access.slow import slow
+from harness.emulator.access.slow import SLOW_OPERANDS, slow
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import Context, Warp
 
@@ -14,9 +14,7 @@ def generic_s(m: Needs, nbytes: int, n: int, store: bool, ordered: bool) -> str:
     name = f"generic_{'st' if store else 'ld'}{'o' if ordered else ''}_s_{nbytes}x{n}"
 
     def build(m: Needs, name: str) -> str:
-        f = Fn(
-            f"define internal i1 @{name}(ptr %ctx, ptr %warp, <32 x i64> %a, i32 %mask, i32 %insn, ptr %res) noinline {{"
-        )
+        f = Fn(f"define internal i1 @{name}({SLOW_OPERANDS.format(address='%a')}) noinline {{")
         f("entry:")
         window = f.let(f"lshr <32 x i64> %a, splat (i64 {L.WINDOW_BITS})")
         low = f.let(f"and <32 x i64> %a, splat (i64 {(1 << L.WINDOW_BITS) - 1})")

@@ -17,16 +17,19 @@ from harness.emulator.access.base import (
     values_type,
     within,
 )
-from harness.emulator.access.slow import Space, register, slow
+from harness.emulator.access.slow import SLOW_OPERANDS, Space, register, slow
 from harness.emulator.access.vectors import (
     consecutive_lanes,
+    gather_where,
     lane_mask,
+    load_where,
     masked_load,
     masked_store,
     missing,
     results,
     span_of,
     splat,
+    store_where,
 )
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import LANES, BufferEntry, Context
@@ -91,7 +94,8 @@ def global_v(m: Needs, name: str, nbytes: int, n: int, store: bool) -> str:
     kind = "i1" if store else values_type(bits, n, vector=True)
     operands = "".join(f", {vt} %v{k}" for k in range(n)) if store else ""
     f = Fn(
-        f"define internal {kind} @{name}(ptr %ctx, ptr %warp, <32 x i64> %a{operands}, i32 %mask, i32 %insn, ptr %res) {inlined(m)} {{"
+        f"define internal {kind} @{name}(ptr %ctx, ptr %warp, <32 x i64> %a{operands}, "
+        f"i32 %mask, i32 %insn, ptr %res) {inlined(m)} {{"
     )
     f("entry:")
     first, start, consecutive = consecutive_lanes(f, "%a", "i64", total)
@@ -114,9 +118,7 @@ def global_v(m: Needs, name: str, nbytes: int, n: int, store: bool) -> str:
         f("  ret i1 true\nslow:")
         for k in range(n):
             f(f"  store {vt} %v{k}, ptr {f.let(f'getelementptr i8, ptr %res, i64 {k * LANES * nbytes}')}, align 4")
-        done = f.let(
-            f"call i1 @{slow(m, 'global', nbytes, n, store)}(ptr %ctx, ptr %warp, <32 x i64> %a, i32 %mask, i32 %insn, ptr %res)"
-        )
+        done = f.let(f"call i1 @{slow(m, 'global', nbytes, n, store)}({SLOW_OPERANDS.format(address='%a')})")
         f(f"  ret i1 {done}")
         return f.text()
     _prefetch(f, p)
@@ -125,9 +127,7 @@ def global_v(m: Needs, name: str, nbytes: int, n: int, store: bool) -> str:
         f.when(e.tracked, lambda: _check_line(m, f, e, lead, words))
     give(f, kind, values, [vt] * n, "true")
     f("slow:")
-    done = f.let(
-        f"call i1 @{slow(m, 'global', nbytes, n, store)}(ptr %ctx, ptr %warp, <32 x i64> %a, i32 %mask, i32 %insn, ptr %res)"
-    )
+    done = f.let(f"call i1 @{slow(m, 'global', nbytes, n, store)}({SLOW_OPERANDS.format(address='%a')})")
     give(f, kind, results(f, bits, n), [vt] * n, done)
     return f.text()
 
@@ -151,18 +151,13 @@ def _prefetch(f: Fn, p: str) -> None:
 
 def _mark_line(f: Fn, e: Entry, lead: str, words: int) -> None:
     q = f.let(f"getelementptr i8, ptr {e.shadow}, i64 {f.let(f'ashr i64 {lead}, 2')}")
-    t = f"<{LANES * words} x i8>"
-    f(
-        f"  call void @llvm.masked.store.v{LANES * words}i8.p0({t} splat (i8 1), ptr {q}, i32 1, <{LANES * words} x i1> {lane_mask(f, words)})"
-    )
+    store_where(f, LANES * words, 8, "splat (i8 1)", q, 1, lane_mask(f, words))
 
 
 def _check_line(m: Needs, f: Fn, e: Entry, lead: str, words: int) -> None:
     q = f.let(f"getelementptr i8, ptr {e.shadow}, i64 {f.let(f'ashr i64 {lead}, 2')}")
     t = f"<{LANES * words} x i8>"
-    state = f.let(
-        f"call {t} @llvm.masked.load.v{LANES * words}i8.p0(ptr {q}, i32 1, <{LANES * words} x i1> {lane_mask(f, words)}, {t} splat (i8 1))"
-    )
+    state = load_where(f, LANES * words, 8, q, 1, lane_mask(f, words), "splat (i8 1)")
     zero = f.let(f"icmp eq {t} {state}, zeroinitializer")
     bits = f.let(f"bitcast <{LANES * words} x i1> {zero} to i{LANES * words}")
     some = f.let(f"icmp ne i{LANES * words} {bits}, 0")
@@ -220,10 +215,7 @@ def _global_gather(m: Needs, f: Fn, nbytes: int, store: bool, ordered: bool) -> 
     f(f"  br i1 {f.let(f'icmp eq i32 {bad}, 0')}, label %{gather}, label %{lanes}\n{gather}:")
     pointers = f.let(f"getelementptr i8, ptr {e.host}, <32 x i64> {rel}")
     mask = f.let("bitcast i32 %mask to <32 x i1>")
-    v = f.let(
-        f"call <32 x i{bits}> @llvm.masked.gather.v32i{bits}.v32p0(<32 x ptr> {pointers}, i32 {nbytes}, <32 x i1> {mask}, <32 x i{bits}> zeroinitializer)"
-    )
-    f(f"  call void @llvm.masked.store.v32i{bits}.p0(<32 x i{bits}> {v}, ptr %res, i32 4, <32 x i1> {mask})")
+    store_where(f, LANES, bits, gather_where(f, bits, pointers, mask), "%res", 4, mask)
     f(f"  ret i1 true\n{lanes}:")
 
 

@@ -21,18 +21,22 @@ from harness.emulator.access.base import (
     values_type,
     within,
 )
-from harness.emulator.access.slow import Space, register, slow
+from harness.emulator.access.slow import SLOW_OPERANDS, Space, register, slow
 from harness.emulator.access.vectors import (
     consecutive_lanes,
+    gather_where,
     iota,
     lane_mask,
+    load_where,
     masked_load,
     masked_store,
     missing,
     results,
+    scatter_where,
     span_of,
     splat,
     splat_n,
+    store_where,
 )
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import LANES, Context, Warp
@@ -108,7 +112,8 @@ def shared_v(m: Needs, name: str, nbytes: int, n: int, store: bool, ordered: boo
     kind = "i1" if store else values_type(bits, n, vector=True)
     operands = "".join(f", {vt} %v{k}" for k in range(n)) if store else ""
     f = Fn(
-        f"define internal {kind} @{name}(ptr %ctx, ptr %warp, <32 x i32> %a{operands}, i32 %mask, i32 %insn, ptr %res) {inlined(m)} {{"
+        f"define internal {kind} @{name}(ptr %ctx, ptr %warp, <32 x i32> %a{operands}, "
+        f"i32 %mask, i32 %insn, ptr %res) {inlined(m)} {{"
     )
     f("entry:")
     if total >= 4 and not ordered:
@@ -131,9 +136,7 @@ def shared_v(m: Needs, name: str, nbytes: int, n: int, store: bool, ordered: boo
     if store:
         for k in range(n):
             f(f"  store {vt} %v{k}, ptr {f.let(f'getelementptr i8, ptr %res, i64 {k * LANES * nbytes}')}, align 4")
-    done = f.let(
-        f"call i1 @{slow(m, 'shared', nbytes, n, store, ordered)}(ptr %ctx, ptr %warp, <32 x i64> {wide}, i32 %mask, i32 %insn, ptr %res)"
-    )
+    done = f.let(f"call i1 @{slow(m, 'shared', nbytes, n, store, ordered)}({SLOW_OPERANDS.format(address=wide)})")
     if store:
         f(f"  ret i1 {done}")
     else:
@@ -152,12 +155,10 @@ def _shared_line(f: Fn, s: Shared, start: str, words: int, store: bool) -> str:
         return f.let(f"getelementptr i32, ptr {base}, i32 {word}")
 
     def load(p: str) -> str:
-        return f.let(
-            f"call {t} @llvm.masked.load.v{width}i32.p0(ptr {p}, i32 4, <{width} x i1> {mask}, {t} {splat_n(f, s.mine, width)})"
-        )
+        return load_where(f, width, 32, p, 4, mask, splat_n(f, s.mine, width))
 
     def save(p: str, value: str, where: str) -> None:
-        f(f"  call void @llvm.masked.store.v{width}i32.p0({t} {value}, ptr {p}, i32 4, <{width} x i1> {where})")
+        store_where(f, width, 32, value, p, 4, where)
 
     def stamp() -> str:
         insn = splat_n(f, f.let("shl i32 %insn, 5"), width)
@@ -270,60 +271,49 @@ def _shared_gather(m: Needs, f: Fn, nbytes: int, store: bool, ordered: bool) -> 
     low = f.let(f"and <32 x i32> {offset}, splat (i32 3)")
     fine = f.let(f"and <32 x i1> {inside}, {f.let(f'icmp eq <32 x i32> {low}, zeroinitializer')}")
     f(f"  br i1 {f.let(f'icmp eq i32 {missing(f, fine)}, 0')}, label %{tags}, label %{lanes}\n{tags}:")
-    mask = f.let("bitcast i32 %mask to <32 x i1>")
+    mask, mine = f.let("bitcast i32 %mask to <32 x i1>"), splat(f, s.mine, "i32")
     word = f.let(f"lshr <32 x i32> {offset}, splat (i32 2)")
 
     def pointers(base: str) -> str:
         return f.let(f"getelementptr i32, ptr {base}, <32 x i32> {word}")
 
     def gather(base: str) -> str:
-        return f.let(
-            f"call <32 x i32> @llvm.masked.gather.v32i32.v32p0(<32 x ptr> {pointers(base)}, i32 4, <32 x i1> {mask}, <32 x i32> {splat(f, s.mine, 'i32')})"
-        )
+        return gather_where(f, 32, pointers(base), mask, mine)
 
     def scatter(base: str, value: str, where: str) -> None:
-        f(
-            f"  call void @llvm.masked.scatter.v32i32.v32p0(<32 x i32> {value}, <32 x ptr> {pointers(base)}, i32 4, <32 x i1> {where})"
-        )
+        scatter_where(f, 32, value, pointers(base), where)
 
     def stamp() -> str:
         return f.let(f"or <32 x i32> {splat(f, f.let('shl i32 %insn, 5'), 'i32')}, {iota('i32')}")
 
     writer, reader = gather(s.wtag), gather(s.rtag)
     fine = ordered_tag(f, s, writer, LANES)
-    if store:
-        fine = f.let(f"and <32 x i1> {fine}, {ordered_tag(f, s, reader, LANES)}")
-    else:
-        fine = _and_set(f, s, fine, writer)
+    also = ordered_tag(f, s, reader, LANES) if store else _written(f, s, writer)
+    fine = f.let(f"and <32 x i1> {fine}, {also}")
     f(f"  br i1 {f.let(f'icmp eq i32 {missing(f, fine)}, 0')}, label %{go}, label %{lanes}\n{go}:")
     if store:
-        scatter(s.wtag, splat(f, s.mine, "i32"), mask)
+        scatter(s.wtag, mine, mask)
         scatter(s.winsn, stamp(), mask)
         scatter(s.memory, f.let("load <32 x i32>, ptr %res, align 4"), mask)
     else:
-        f(f"  call void @llvm.masked.store.v32i32.p0(<32 x i32> {gather(s.memory)}, ptr %res, i32 4, <32 x i1> {mask})")
-        same = f.let(f"icmp eq <32 x i32> {reader}, {splat(f, s.mine, 'i32')}")
+        store_where(f, LANES, 32, gather(s.memory), "%res", 4, mask)
+        same = f.let(f"icmp eq <32 x i32> {reader}, {mine}")
         news = missing(f, same)
 
         def update() -> None:
             fresh = f.let(f"icmp ult <32 x i32> {reader}, {splat(f, s.epoch, 'i32')}")
             ours = f.let(f"or <32 x i1> {fresh}, {same}")
-            scatter(
-                s.rtag,
-                f.let(
-                    f"select <32 x i1> {ours}, <32 x i32> {splat(f, s.mine, 'i32')}, <32 x i32> {splat(f, s.many, 'i32')}"
-                ),
-                mask,
-            )
+            many = splat(f, s.many, "i32")
+            scatter(s.rtag, f.let(f"select <32 x i1> {ours}, <32 x i32> {mine}, <32 x i32> {many}"), mask)
             scatter(s.rinsn, stamp(), f.let(f"and <32 x i1> {mask}, {fresh}"))
 
         f.when(f.let(f"icmp ne i32 {news}, 0"), update)
     f(f"  ret i1 true\n{lanes}:")
 
 
-def _and_set(f: Fn, s: Shared, fine: str, writer: str) -> str:
-    start = splat(f, s.start, "i32")
-    return f.let(f"and <32 x i1> {fine}, {f.let(f'icmp uge <32 x i32> {writer}, {start}')}")
+def _written(f: Fn, s: Shared, writer: str) -> str:
+    """Which of 32 words some thread of this block has written."""
+    return f.let(f"icmp uge <32 x i32> {writer}, {splat(f, s.start, 'i32')}")
 
 
 def _shared_lane(

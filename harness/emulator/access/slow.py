@@ -9,6 +9,8 @@ from harness.emulator.access.base import Needs, need
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import LANES
 
+SLOW_OPERANDS = "ptr %ctx, ptr %warp, <32 x i64> {address}, i32 %mask, i32 %insn, ptr %res"
+
 
 @dataclass(frozen=True)
 class Space:
@@ -33,9 +35,7 @@ def slow(m: Needs, space: str, nbytes: int, n: int, store: bool, ordered: bool =
     name = f"{space}_{'st' if store else 'ld'}{'o' if ordered else ''}_s_{nbytes}x{n}"
 
     def build(m: Needs, name: str) -> str:
-        f = Fn(
-            f"define internal i1 @{name}(ptr %ctx, ptr %warp, <32 x i64> %a, i32 %mask, i32 %insn, ptr %res) noinline {{"
-        )
+        f = Fn(f"define internal i1 @{name}({SLOW_OPERANDS.format(address='%a')}) noinline {{")
         f("entry:\n  %addresses = alloca <32 x i64>")
         if n == 1:
             kind.gather(m, f, nbytes, store, ordered)

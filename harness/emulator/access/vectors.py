@@ -26,12 +26,37 @@ def lane_mask(f: Fn, times: int) -> str:
     return v if times == 1 else f.let(f"shufflevector <32 x i1> {v}, <32 x i1> poison, {repeat(times)}")
 
 
+def load_where(f: Fn, count: int, bits: int, p: str, align: int, mask: str, other: str = "zeroinitializer") -> str:
+    """Consecutive elements where the mask holds, `other` elsewhere; nothing is touched there."""
+    t = f"<{count} x i{bits}>"
+    name = f"@llvm.masked.load.v{count}i{bits}.p0"
+    return f.let(f"call {t} {name}(ptr {p}, i32 {align}, <{count} x i1> {mask}, {t} {other})")
+
+
+def store_where(f: Fn, count: int, bits: int, value: str, p: str, align: int, mask: str) -> None:
+    """Store consecutive elements where the mask holds."""
+    name = f"@llvm.masked.store.v{count}i{bits}.p0"
+    f(f"  call void {name}(<{count} x i{bits}> {value}, ptr {p}, i32 {align}, <{count} x i1> {mask})")
+
+
+def gather_where(f: Fn, bits: int, pointers: str, mask: str, other: str = "zeroinitializer") -> str:
+    """One element a lane from scattered addresses."""
+    t = f"<{LANES} x i{bits}>"
+    name = f"@llvm.masked.gather.v{LANES}i{bits}.v{LANES}p0"
+    return f.let(f"call {t} {name}(<{LANES} x ptr> {pointers}, i32 {bits // 8}, <{LANES} x i1> {mask}, {t} {other})")
+
+
+def scatter_where(f: Fn, bits: int, value: str, pointers: str, mask: str) -> None:
+    """One element a lane to scattered addresses, the highest lane last."""
+    name = f"@llvm.masked.scatter.v{LANES}i{bits}.v{LANES}p0"
+    operands = f"<{LANES} x i{bits}> {value}, <{LANES} x ptr> {pointers}, i32 {bits // 8}"
+    f(f"  call void {name}({operands}, <{LANES} x i1> {mask})")
+
+
 def masked_load(f: Fn, p: str, bits: int, n: int, align: int) -> list[str]:
     """n values a lane from consecutive memory."""
     t = f"<{LANES * n} x i{bits}>"
-    v = f.let(
-        f"call {t} @llvm.masked.load.v{LANES * n}i{bits}.p0(ptr {p}, i32 {align}, <{LANES * n} x i1> {lane_mask(f, n)}, {t} zeroinitializer)"
-    )
+    v = load_where(f, LANES * n, bits, p, align, lane_mask(f, n))
     if n == 1:
         return [v]
     return [f.let(f"shufflevector {t} {v}, {t} poison, {every(n, k)}") for k in range(n)]
@@ -40,10 +65,7 @@ def masked_load(f: Fn, p: str, bits: int, n: int, align: int) -> list[str]:
 def masked_store(f: Fn, p: str, values: list[str], bits: int, align: int) -> None:
     n = len(values)
     v = _interleave(f, values, bits)
-    t = f"<{LANES * n} x i{bits}>"
-    f(
-        f"  call void @llvm.masked.store.v{LANES * n}i{bits}.p0({t} {v}, ptr {p}, i32 {align}, <{LANES * n} x i1> {lane_mask(f, n)})"
-    )
+    store_where(f, LANES * n, bits, v, p, align, lane_mask(f, n))
 
 
 def _interleave(f: Fn, values: list[str], bits: int) -> str:
