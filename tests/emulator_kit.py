@@ -12,7 +12,8 @@ import numpy as np
 from harness import cards, plan
 from harness.compile.build import compile_submission
 from harness.devices.base import Argument
-from harness.devices.emulated import Places, Reporter
+from harness.devices.emulated import Reporter
+from harness.devices.places import LaunchPlaces, Tensors
 from harness.emulator import ptx
 from harness.emulator.launch import Launcher, Outcome, shape_of
 from harness.emulator.memory import Memory, load_variables
@@ -74,8 +75,8 @@ def run(source: str, arguments: Sequence[np.ndarray | int | float], grid: int | 
     b = block if isinstance(block, tuple) else (block, 1, 1)
     compiled = program.kernel(name, shape_of(b))
     outcome = Launcher(memory, threads).launch(compiled, g, b, shared, block_args, budget, seconds)
-    reporter = Reporter(program.module, "kernel.cu", memory, tensors)
-    places = Places(compiled, Launch(name, g, b, shared, block_args, 0), name)
+    reporter = Reporter(program.module, "kernel.cu", Tensors(memory, tensors))
+    places = LaunchPlaces(compiled, Launch(name, g, b, shared, block_args, 0), name)
     arrays = [
         memory.regions[FIRST_TENSOR_ID + k].data.view(a.dtype).reshape(a.shape)
         for k, a in enumerate(arguments) if isinstance(a, np.ndarray)

@@ -13,8 +13,9 @@ import numpy as np
 
 from harness import cards
 from harness.devices.base import Argument, Program, RunLimits, RunResult
-from harness.devices.emulated import Places, Reporter
+from harness.devices.emulated import Reporter
 from harness.devices.names import readable
+from harness.devices.places import LaunchPlaces, Tensors
 from harness.emulator import ptx
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.host import user_line
@@ -25,7 +26,6 @@ from harness.plan import FIRST_TENSOR_ID, Buffer, Copy, Launch, LaunchPlan, Mems
 from harness.planner import PlanFault, make_plan
 from harness.results import Finding
 from harness.verdict import FindingKind, Verdict, verdict_of
-
 
 MAX_LOCAL_BYTES = 512 * 1024  # a thread, by the CUDA C++ programming guide, table of compute capabilities
 
@@ -83,7 +83,7 @@ class _Run:
                 self._place_tensor(FIRST_TENSOR_ID + k, a, a.value)
         for b in plan.scratch:
             self.memory.add(b, tracked=True)
-        self.reporter = Reporter(compiled.module, self.file, self.memory, self.tensors)
+        self.reporter = Reporter(compiled.module, self.file, Tensors(self.memory, self.tensors))
         self.launcher = Launcher(self.memory, limits.threads)
         self.findings: list[Finding] = []
         self.stdout = plan.stdout
@@ -156,7 +156,7 @@ class _Run:
             self._too_much(step, "needs more memory for its threads' local variables than the judge has")
             return False
         self.used += outcome.instructions
-        places = Places(kernel, step, readable(step.kernel))
+        places = LaunchPlaces(kernel, step, readable(step.kernel))
         self.stdout += self.reporter.printed(outcome)
         self.findings += self.reporter.findings(places, outcome)
         return outcome.fault is None

@@ -99,7 +99,7 @@ class PyCudaDriver:
             self._allocations.pop(address).free()
 
     def upload(self, address: int, data: np.ndarray | bytes) -> None:
-        if memoryview(data).nbytes:
+        if len(data):
             with _translated():
                 self._cuda.memcpy_htod(address, data)
 

@@ -107,7 +107,8 @@ class Replay:
         except DriverError as error:
             if error.code != _NOT_FOUND:
                 raise
-            message = f"The driver does not give the address of {variable.name}: make it neither static nor part of an anonymous namespace."
+            message = (f"The driver does not give the address of {variable.name}: make it neither static nor part of "
+                       "an anonymous namespace.")  # fmt: skip
             raise Stop(Finding(FindingKind.UNSUPPORTED, message, self._file, variable.line), fatal=False) from error
         self._memory.add_variable(variable.id, variable.name, address, nbytes)
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from harness import plan
 from harness.emulator import layout as L
-from harness.emulator.launch import Worker
 from harness.emulator.lower import BITS, LL_TYPES
 from harness.emulator.memory import Memory, Region, load_variables
 from harness.emulator.program import Program
 from harness.emulator.ptx import Ins, Loc, Module, Reg, Sym, Variable, Vec
 from harness.emulator.uniform import Shape
+from harness.emulator.worker import Worker
 
 HEAP_ID = 8  # buffer id of the memory that HostCall.allocate hands out
 HEAP_BYTES = 8 << 20
@@ -134,7 +134,7 @@ class HostProgram:
         run = self.kernel.run_blocks
         try:
             while True:
-                code = run(ctypes.addressof(self.worker.context))  # type: ignore[operator]
+                code = run(ctypes.addressof(self.worker.context))
                 if code == L.DONE:
                     return
                 if code == L.FAULT:

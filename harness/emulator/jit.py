@@ -6,6 +6,7 @@ import ctypes
 import os
 import re
 import threading
+from collections.abc import Callable
 from functools import cache
 
 import llvmlite.binding as llvm
@@ -91,6 +92,6 @@ def compile_ir(text: str, passes: int = 1, codegen: int = 2) -> Native:
     return Native(engine)
 
 
-def function(address: int) -> ctypes._CFuncPtr:  # type: ignore[name-defined]
+def function(address: int) -> Callable[[int], int]:
     """A foreign function (ptr) -> i32; ctypes gives up the GIL while it runs."""
     return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(address)

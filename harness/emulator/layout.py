@@ -143,11 +143,10 @@ class Warp(c.Structure):
 
 RUN, WAIT, EXITED = range(3)
 
-_SCALARS = {c.c_uint64: "i64", c.c_int64: "i64", c.c_uint32: "i32"}
+_SCALARS: dict[object, str] = {c.c_uint64: "i64", c.c_int64: "i64", c.c_uint32: "i32"}
 
 
 def field(structure: type[c.Structure], name: str) -> tuple[int, str]:
     """(byte offset, LLVM type) of a field."""
-    descriptor = getattr(structure, name)
-    kind = dict(structure._fields_)[name]  # type: ignore[call-overload, misc]
-    return descriptor.offset, _SCALARS.get(kind, "ptr")
+    kind = next(entry[1] for entry in structure._fields_ if entry[0] == name)
+    return getattr(structure, name).offset, _SCALARS.get(kind, "ptr")

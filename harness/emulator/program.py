@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -37,7 +38,8 @@ class Compiled:
     shape: Shape
 
     @cached_property
-    def run_blocks(self) -> object:
+    def run_blocks(self) -> Callable[[int], int]:
+        """The block scheduler around this kernel: takes the address of a Context, returns a code of layout.py."""
         return jit.function(self.native.address("run_blocks"))
 
 

@@ -82,7 +82,8 @@ def _check_freed(api: HostApi, call: HostCall, launch: Launch, args: bytes) -> N
     """A pointer to freed scratch among the arguments: the kernel would use memory that is no longer its own."""
     for (word,) in struct.iter_unpack("<Q", args[: len(args) // 8 * 8]):
         if line := api.memory.freed_at(word):
-            message = f"{readable(launch.kernel)} is given memory that was freed at line {line}: free it after the last launch that uses it"
+            message = (f"{readable(launch.kernel)} is given memory that was freed at line {line}: free it after the "
+                       "last launch that uses it")  # fmt: skip
             api.note(FindingKind.OUT_OF_BOUNDS, message, call, launch.kernel)
 
 

@@ -1,0 +1,94 @@
+"""What one host thread needs to run blocks: context, warps, shared memory and its shadow, frames, local memory."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+
+from harness.emulator import layout as L
+from harness.emulator.layout import Context, Hazard, Warp
+from harness.emulator.memory import aligned
+from harness.emulator.program import Compiled
+
+MAX_HAZARDS = 64
+FUEL_SLICE = 1 << 18  # warp-instructions that a warp may run before the others get their turn
+NO_BLOCK = (1 << 64) - 1  # Context.block between blocks
+_SLACK_WORDS = 160  # behind shared memory: masked vector accesses start, but touch nothing, there
+_EPOCHS_END = 1 << 31  # tags above this: start the shadow afresh
+
+
+class Worker:
+    """Everything is allocated once for a kernel, a block size and an amount of dynamic shared memory."""
+
+    def __init__(self, kernel: Compiled, block: tuple[int, int, int], dynamic_shared: int):
+        self.kernel = kernel
+        self.context = Context()
+        self._make_shared(kernel.dynamic_offset + dynamic_shared if dynamic_shared else kernel.static_shared)
+        self._make_warps(block)
+        self._make_records()
+        c = self.context
+        c.local_bytes = kernel.local_bytes
+        c.ntid_x, c.ntid_y, c.ntid_z = block
+        c.dynamic_shared = dynamic_shared
+        c.fuel_slice = FUEL_SLICE
+        c.block = NO_BLOCK
+
+    def _make_shared(self, nbytes: int) -> None:
+        words = (nbytes + 3) // 4 + _SLACK_WORDS
+        self._shared = aligned(words * 4)
+        self._shared[:] = 0xFF  # NaN, should anything get past the checks
+        self._shadow = [aligned(words * 4) for _ in range(4)]
+        for s in self._shadow:
+            s[:] = 0
+        c = self.context
+        c.shared, c.shared_bytes = self._shared.ctypes.data, nbytes
+        c.wtag, c.winsn, c.rtag, c.rinsn = (s.ctypes.data for s in self._shadow)
+
+    def _make_warps(self, block: tuple[int, int, int]) -> None:
+        """The warps' state; each has a frame, its lanes' local memory, and a word of shadow for each of their words."""
+        threads = block[0] * block[1] * block[2]
+        count = (threads + L.LANES - 1) // L.LANES
+        sizes = (self.kernel.frame_bytes, self.kernel.local_bytes * L.LANES, self.kernel.local_bytes)
+        frame, local, shadow = ((n + 127) // 64 * 64 for n in sizes)
+        self._memory = aligned((frame + local + shadow) * count)
+        self.warps = (Warp * count)()
+        for number, warp in enumerate(self.warps):
+            warp.number = number
+            warp.frame = self._memory.ctypes.data + number * (frame + local + shadow)
+            warp.local, warp.local_shadow = warp.frame + frame, warp.frame + frame + local
+            _place_threads(warp, block, threads)
+        c = self.context
+        c.warps, c.warp_stride, c.nwarps = ctypes.addressof(self.warps), ctypes.sizeof(Warp), count
+
+    def _make_records(self) -> None:
+        instructions = len(self.kernel.instructions) + 1
+        self.hazards = (Hazard * MAX_HAZARDS)()
+        self._history = np.zeros((instructions, 4), np.int64)
+        self._seen = (ctypes.c_uint8 * instructions)()
+        c = self.context
+        c.hazards, c.max_hazards = ctypes.addressof(self.hazards), MAX_HAZARDS
+        c.history = self._history.ctypes.data
+        c.seen = ctypes.addressof(self._seen)
+
+    def begin(self) -> None:
+        """Forget the last launch's findings and counts."""
+        c = self.context
+        c.used = c.nhazards = c.fault_kind = c.print_used = 0
+        c.block = NO_BLOCK
+        ctypes.memset(ctypes.addressof(self._seen), 0, ctypes.sizeof(self._seen))
+        if c.etag > _EPOCHS_END:
+            for s in self._shadow:
+                s[:] = 0
+            c.etag = 0
+
+
+def _place_threads(warp: Warp, block: tuple[int, int, int], threads: int) -> None:
+    """Thread indices of the lanes; x varies fastest."""
+    x, y, _ = block
+    first = warp.number * L.LANES
+    warp.initial = (1 << min(L.LANES, threads - first)) - 1
+    for lane in range(L.LANES):
+        t = first + lane
+        warp.tid_x[lane], warp.tid_y[lane], warp.tid_z[lane] = t % x, t // x % y, t // (x * y)
+    warp.tid_x0, warp.tid_y0, warp.tid_z0 = warp.tid_x[0], warp.tid_y[0], warp.tid_z[0]
