@@ -1,4 +1,4 @@
-"""The approximate functions of PTX (ex2, lg2, sin, cos, tanh .approx.f32) as polynomials in LLVM IR.
+"""The approximate functions of PTX (ex2, lg2, sin, cos, tanh, rsqrt .approx.f32) as polynomials in LLVM IR.
 
 The hardware uses tables; bits differ, errors are within what the PTX ISA documents: ex2 2 ulp, lg2 2^-22
 relative (absolute near 1), sin and cos 2^-20.5 absolute in [-pi, pi], tanh 2^-11 relative. Coefficients: ex2 and lg2
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.emulator.lower import Lowering
+    from harness.emulator.emitter import Emitter
 
 # 2**f for f in [-1/2, 1/2]: degree 6, relative error 1.9e-9 before rounding
 _EX2 = (1.0000000005541663, 0.6931472057372682, 0.240226468906344, 0.055503287769647074, 0.009618488957082073, 0.0013399931219363259,
@@ -18,7 +18,7 @@ _EX2 = (1.0000000005541663, 0.6931472057372682, 0.240226468906344, 0.05550328776
 _TINY = 1.1754943508222875e-38  # least normal float
 
 
-def flush(lo: Lowering, value: str, kind: str) -> str:
+def flush(lo: Emitter, value: str, kind: str) -> str:
     """Subnormals to zero of the same sign (.ftz)."""
     size = lo.call("fabs", kind, value)
     small = lo.let(f"fcmp olt {lo.T(kind)} {size}, {lo.constant(_TINY, kind)}")
@@ -26,13 +26,13 @@ def flush(lo: Lowering, value: str, kind: str) -> str:
     return lo.let(f"select {lo.T('i1')} {small}, {lo.T(kind)} {zero}, {lo.T(kind)} {value}")
 
 
-def saturate(lo: Lowering, value: str, kind: str) -> str:
+def saturate(lo: Emitter, value: str, kind: str) -> str:
     """Clamp to [+0, 1]; a NaN becomes +0 (.sat)."""
     positive = lo.call("maximumnum", kind, value, lo.constant(0.0, kind))
     return lo.call("minimumnum", kind, positive, lo.constant(1.0, kind))
 
 
-def _polynomial(lo: Lowering, x: str, coefficients: tuple[float, ...]) -> str:
+def _polynomial(lo: Emitter, x: str, coefficients: tuple[float, ...]) -> str:
     value = lo.constant(_single(coefficients[-1]), "float")
     for c in reversed(coefficients[:-1]):
         value = lo.call("fma", "float", value, x, lo.constant(_single(c), "float"))
@@ -45,7 +45,7 @@ def _single(value: float) -> float:
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
-def ex2(lo: Lowering, x: str) -> str:
+def ex2(lo: Emitter, x: str) -> str:
     """2**x: split into a whole and a fraction in [-1/2, 1/2]; scale in two steps, so that subnormal results are right."""
     t, ti = lo.T("float"), lo.T("i32")
     # NaN is put aside by the comparison-free clamp below (maxnum returns the number) and restored at the end.
@@ -69,7 +69,7 @@ _LG2 = (1.4426950408299362, -0.7213473515005817, 0.4808982410576148, -0.36069664
         -0.23961740352598038, 0.20460061957521097, -0.1910627547938827, 0.1861749623288618, -0.10994955190963349)  # fmt: skip
 
 
-def lg2(lo: Lowering, x: str) -> str:
+def lg2(lo: Emitter, x: str) -> str:
     """log2(x): exponent plus a polynomial of the mantissa in [sqrt(1/2), sqrt(2))."""
     t, ti = lo.T("float"), lo.T("i32")
     small = lo.let(f"fcmp olt {t} {x}, {lo.constant(_TINY, 'float')}")
@@ -97,18 +97,20 @@ _SIN = (1.0, -1 / 6, 1 / 120, -1 / 5040, 1 / 362880)
 _COS = (1.0, -1 / 2, 1 / 24, -1 / 720, 1 / 40320)
 
 
-def _turn(lo: Lowering, x: str) -> tuple[str, str]:
+def _turn(lo: Emitter, x: str) -> tuple[str, str]:
     """(quadrant, x minus that many right angles, in [-pi/4, pi/4])."""
     t = lo.T("float")
     quarters = lo.call("rint", "float", lo.let(f"fmul {t} {x}, {lo.constant(0.636619772367581343, 'float')}"))
     rest = x
     for part in (-1.5707963109016418, -1.5893254712295857e-08):  # pi/2 in two floats
         rest = lo.call("fma", "float", quarters, lo.constant(_single(part), "float"), rest)
+    # Beyond 2**23 right angles a float has no fraction of one left: whatever comes out, it stays on the circle.
+    rest = lo.call("minnum", "float", lo.call("maxnum", "float", rest, lo.constant(-0.7854, "float")), lo.constant(0.7854, "float"))
     lo_quarters = lo.call("minnum", "float", lo.call("maxnum", "float", quarters, lo.constant(-(2.0**30), "float")), lo.constant(2.0**30, "float"))
     return lo.let(f"fptosi {t} {lo_quarters} to {lo.T('i32')}"), rest
 
 
-def _circle(lo: Lowering, x: str, advance: int) -> str:
+def _circle(lo: Emitter, x: str, advance: int) -> str:
     t, ti, b = lo.T("float"), lo.T("i32"), lo.T("i1")
     quadrant, r = _turn(lo, x)
     quadrant = lo.let(f"add {ti} {quadrant}, {lo.constant(advance, 'i32')}")
@@ -124,15 +126,15 @@ def _circle(lo: Lowering, x: str, advance: int) -> str:
     return lo.let(f"select {b} {finite}, {t} {value}, {t} {lo.constant(float('nan'), 'float')}")
 
 
-def sin(lo: Lowering, x: str) -> str:
+def sin(lo: Emitter, x: str) -> str:
     return _circle(lo, x, 0)
 
 
-def cos(lo: Lowering, x: str) -> str:
+def cos(lo: Emitter, x: str) -> str:
     return _circle(lo, x, 1)
 
 
-def tanh(lo: Lowering, x: str) -> str:
+def tanh(lo: Emitter, x: str) -> str:
     """1 - 2 / (e**2x + 1)."""
     t = lo.T("float")
     e = ex2(lo, lo.let(f"fmul {t} {x}, {lo.constant(_single(2.885390081777927), 'float')}"))
@@ -143,4 +145,15 @@ def tanh(lo: Lowering, x: str) -> str:
     small = lo.let(f"fcmp olt {t} {size}, {lo.constant(0.02, 'float')}")  # the difference above cancels there
     cube = lo.let(f"fmul {t} {x}, {lo.let(f'fmul {t} {x}, {x}')}")
     near = lo.call("fma", "float", cube, lo.constant(_single(-1 / 3), "float"), x)
-    return lo.let(f"select {lo.T('i1')} {small}, {t} {near}, {t} {value}")
+    value = lo.let(f"select {lo.T('i1')} {small}, {t} {near}, {t} {value}")
+    return lo.call("copysign", "float", value, x)
+
+
+def rsqrt(lo: Emitter, x: str) -> str:
+    """1 / sqrt(x), by way of doubles: two float roundings would add up to more than the documented 2^-22.9."""
+    d, t = lo.T("double"), lo.T("float")
+    root = lo.call("sqrt", "double", lo.let(f"fpext {t} {x} to {d}"))
+    return lo.let(f"fptrunc {d} {lo.let(f'fdiv {d} {lo.constant(1.0, _DOUBLE)}, {root}')} to {t}")
+
+
+_DOUBLE = "double"

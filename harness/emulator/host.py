@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from harness import plan
 from harness.emulator import layout as L
-from harness.emulator.lower import BITS, LL_TYPES
+from harness.emulator.inline import call_places
 from harness.emulator.memory import Memory, Region, load_variables
 from harness.emulator.program import Program
-from harness.emulator.ptx import Ins, Loc, Module, Reg, Sym, Variable, Vec
+from harness.emulator.ptx import Ins, Loc, Module, Sym, Variable
 from harness.emulator.uniform import Shape
 from harness.emulator.worker import Worker
 
@@ -187,18 +187,9 @@ class HostProgram:
         ctypes.memmove(self._calls, result.ljust(16, b"\0"), max(16, len(result)))
 
     def _arguments(self, i: Ins) -> list[bytes]:
-        """The bytes of each parameter, from where Lowering._external_call has put them."""
-        found, place = [], 0
-        for a in i.args[1:]:
-            assert isinstance(a, Vec)
-            end = 0
-            for r in a.items:
-                assert isinstance(r, Reg)
-                offset = int(r.name.split("#")[0].rpartition("+")[2])
-                end = max(end, offset + BITS[LL_TYPES[self.kernel.function.reg_types[r.name]]] // 8)
-            found.append(self._calls.raw[place : place + end])
-            place += (max(end, 1) + 15) // 16 * 16
-        return found
+        """The bytes of each parameter."""
+        places = call_places(i, self.kernel.function.reg_types)
+        return [self._calls.raw[a.place : a.place + a.nbytes] for a in places]
 
     def _place(self) -> tuple[str, int]:
         """(file, line) of the instruction that was noted last."""

@@ -7,7 +7,7 @@ runtime (vprintf, __assertfail) or, in solve(), the runtime API. Recursion and c
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.ptx import SIZES, Addr, Function, Imm, Ins, Label, Module, Not, Operand, Pair, Reg, Sym, Vec
@@ -180,3 +180,29 @@ def _resolve_load(flat: Function, i: Ins, pieces: dict[str, list[int]], returned
     if slot in pieces:
         raise UnsupportedPtx("function argument read at another width than it was passed", i.loc)
     flat.reg_types[key.name] = f"b{8 * size}"  # never passed: an undefined value
+
+
+@dataclass(frozen=True)
+class CallArgument:
+    """One argument of an external call in the call buffer: its place and size in bytes, and the registers it is made of,
+    each with its own place."""
+
+    place: int
+    nbytes: int
+    pieces: tuple[tuple[Reg, int], ...]
+
+
+def call_places(call: Ins, types: dict[str, str]) -> list[CallArgument]:
+    """Where the arguments of an external call lie in the call buffer, each at a multiple of 16."""
+    arguments, place = [], 0
+    for a in call.args[1:]:
+        assert isinstance(a, Vec)
+        pieces, end = [], 0
+        for r in a.items:
+            assert isinstance(r, Reg)
+            offset = int(r.name.split("#")[0].rpartition("+")[2])
+            pieces.append((r, place + offset))
+            end = max(end, offset + SIZES[types[r.name]])
+        arguments.append(CallArgument(place, end, tuple(pieces)))
+        place += (max(end, 1) + 15) // 16 * 16
+    return arguments

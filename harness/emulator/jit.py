@@ -11,6 +11,8 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
+from harness.emulator.ptx import split_commas
+
 _METADATA = '\n!0 = !{!"branch_weights", i32 1, i32 10000}\n!1 = !{}\n!2 = !{!"branch_weights", i32 10000, i32 1}\n'
 _INTRINSIC = re.compile(r"call (void|ptr|i\d+|float|double|half|<[^>]*>|\{[^}]*\}) (@llvm\.[\w.]+)\((.*)\)")
 _TYPE = re.compile(r"\s*(<\d+ x \w+>|ptr|i\d+|float|double|half)(?![\w])")
@@ -53,23 +55,10 @@ def declare_intrinsics(text: str) -> str:
     found = {}
     for result, name, arguments in _INTRINSIC.findall(text):
         if name not in found:
-            types = [m[1] for a in _split(arguments) if (m := _TYPE.match(a))]
+            types = [m[1] for a in split_commas(arguments) if (m := _TYPE.match(a))]
             found[name] = f"declare {result} {name}({', '.join(types)})"
     known = set(re.findall(r"^declare .* (@llvm\.[\w.]+)\(", text, re.M))
     return "\n".join(d for n, d in found.items() if n not in known) + "\n"
-
-
-def _split(text: str) -> list[str]:
-    parts, depth, start = [], 0, 0
-    for k, c in enumerate(text):
-        if c in "<({":
-            depth += 1
-        elif c in ">)}":
-            depth -= 1
-        elif c == "," and depth == 0:
-            parts.append(text[start:k])
-            start = k + 1
-    return [*parts, text[start:]]
 
 
 def compile_ir(text: str, passes: int = 1, codegen: int = 2) -> Native:

@@ -8,11 +8,12 @@ Approximate functions are polynomials of our own (approx.py), within the error t
 from __future__ import annotations
 
 from harness.emulator import approx, rounding
+from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
-from harness.emulator.lower import BITS, LL_TYPES, Lowering, handles
 from harness.emulator.ops_limbs import with_carry
 from harness.emulator.ptx import Imm, Ins, Not, Operand, Pair, Reg, Sym, Vec
 from harness.emulator.ssa import UNDEFINED
+from harness.emulator.types import BITS, LL_TYPES
 
 _FLOATS = ("f32", "f64")
 
@@ -32,12 +33,12 @@ def _directed(i: Ins) -> str:
     return rounding.mode_of(i.mods)
 
 
-def _operands(lo: Lowering, i: Ins, kind: str) -> list[str]:
+def _operands(lo: Emitter, i: Ins, kind: str) -> list[str]:
     values = [lo.get(a, kind) for a in i.args[1:]]
     return [approx.flush(lo, v, kind) for v in values] if "ftz" in i.mods and kind == "float" else values
 
 
-def _finish(lo: Lowering, i: Ins, value: str, kind: str) -> None:
+def _finish(lo: Emitter, i: Ins, value: str, kind: str) -> None:
     """Modifiers of the result, then define it."""
     if "ftz" in i.mods and kind == "float":
         value = approx.flush(lo, value, kind)
@@ -51,7 +52,7 @@ _FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 
 
 @handles("add", "sub")
-def add_sub(lo: Lowering, i: Ins) -> None:
+def add_sub(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     if i.mods[-1] in _FLOATS:
         if mode := _directed(i):
@@ -75,7 +76,7 @@ def add_sub(lo: Lowering, i: Ins) -> None:
     lo.put(i.args[0], lo.let(f"{i.base} {lo.T(kind)} {a}, {b}"), kind)
 
 
-def _contract(lo: Lowering, i: Ins, kind: str) -> str:
+def _contract(lo: Emitter, i: Ins, kind: str) -> str:
     """fma for a +- product; empty where neither operand is a product used only here."""
     for position in (2, 1):
         o = i.args[position]
@@ -94,7 +95,7 @@ def _contract(lo: Lowering, i: Ins, kind: str) -> str:
 
 
 @handles("mul", "mul24")
-def mul(lo: Lowering, i: Ins) -> None:
+def mul(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     if i.mods[-1] in _FLOATS:
         mode = _directed(i)
@@ -111,7 +112,7 @@ def mul(lo: Lowering, i: Ins) -> None:
     lo.put(i.args[0], value, wide)
 
 
-def _product(lo: Lowering, i: Ins, kind: str) -> tuple[str, str]:
+def _product(lo: Emitter, i: Ins, kind: str) -> tuple[str, str]:
     """An integer product by .lo, .hi or .wide, and its type."""
     bits, signed = BITS[kind], i.mods[-1][0] == "s"
     a, b = lo.get(i.args[1], kind), lo.get(i.args[2], kind)
@@ -132,7 +133,7 @@ def _product(lo: Lowering, i: Ins, kind: str) -> tuple[str, str]:
 
 
 @handles("mad", "mad24", "madc")
-def mad(lo: Lowering, i: Ins) -> None:
+def mad(lo: Emitter, i: Ins) -> None:
     if i.mods[-1] in _FLOATS:
         fma(lo, i)
         return
@@ -147,7 +148,7 @@ def mad(lo: Lowering, i: Ins) -> None:
 
 
 @handles("fma")
-def fma(lo: Lowering, i: Ins) -> None:
+def fma(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     mode = _directed(i)
     a, b, c = _operands(lo, i, kind)
@@ -156,7 +157,7 @@ def fma(lo: Lowering, i: Ins) -> None:
 
 
 @handles("div")
-def div(lo: Lowering, i: Ins) -> None:
+def div(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     if i.mods[-1] in _FLOATS:
         mode = _directed(i)
@@ -167,7 +168,7 @@ def div(lo: Lowering, i: Ins) -> None:
 
 
 @handles("rem")
-def rem(lo: Lowering, i: Ins) -> None:
+def rem(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     a, b = lo.get(i.args[1], kind), lo.get(i.args[2], kind)
     product = lo.let(f"mul {lo.T(kind)} {_quotient(lo, i, kind)}, {b}")
@@ -178,7 +179,7 @@ def rem(lo: Lowering, i: Ins) -> None:
     lo.put(i.args[0], value, kind)
 
 
-def _quotient(lo: Lowering, i: Ins, kind: str) -> str:
+def _quotient(lo: Emitter, i: Ins, kind: str) -> str:
     """Integer division; by zero it gives all ones, as NVIDIA's cards do. Vectors of up to 32 bits divide as doubles,
     which is exact for them; powers of two and other constants are left to LLVM."""
     signed = i.mods[-1][0] == "s"
@@ -205,7 +206,7 @@ def _quotient(lo: Lowering, i: Ins, kind: str) -> str:
 
 
 @handles("abs", "neg")
-def abs_neg(lo: Lowering, i: Ins) -> None:
+def abs_neg(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     (a,) = _operands(lo, i, kind)
     if i.mods[-1] in _FLOATS:
@@ -219,7 +220,7 @@ def abs_neg(lo: Lowering, i: Ins) -> None:
 
 
 @handles("min", "max")
-def min_max(lo: Lowering, i: Ins) -> None:
+def min_max(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     values = _operands(lo, i, kind)
     if i.mods[-1] in _FLOATS:
@@ -239,7 +240,7 @@ def min_max(lo: Lowering, i: Ins) -> None:
 
 
 @handles("rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
-def unary_float(lo: Lowering, i: Ins) -> None:
+def unary_float(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     mode = _directed(i)
     (a,) = _operands(lo, i, kind)
@@ -253,7 +254,7 @@ def unary_float(lo: Lowering, i: Ins) -> None:
             value = lo.let(f"fdiv {t} {one}, {a}")
         case "sqrt":
             value = lo.call("sqrt", kind, a)
-        case "rsqrt":
+        case "rsqrt" if kind == "double":
             value = lo.let(f"fdiv {t} {one}, {lo.call('sqrt', kind, a)}")
         case _ if kind == "float":
             value = getattr(approx, i.base)(lo, a)
@@ -263,14 +264,14 @@ def unary_float(lo: Lowering, i: Ins) -> None:
 
 
 @handles("copysign")
-def copysign(lo: Lowering, i: Ins) -> None:
+def copysign(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     sign, magnitude = _operands(lo, i, kind)
     lo.put(i.args[0], lo.call("copysign", kind, magnitude, sign), kind)
 
 
 @handles("testp")
-def testp(lo: Lowering, i: Ins) -> None:
+def testp(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     value = lo.call("fabs", kind, lo.get(i.args[1], kind))
     t, infinity = lo.T(kind), lo.constant(float("inf"), kind)
@@ -293,7 +294,7 @@ _INT_COMPARE = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge"
                 "hi": "ugt", "hs": "uge"}  # fmt: skip
 
 
-def _compare(lo: Lowering, i: Ins, kind: str) -> str:
+def _compare(lo: Emitter, i: Ins, kind: str) -> str:
     name = i.mods[1]
     a, b = lo.get(i.args[1], kind), lo.get(i.args[2], kind)
     if kind in ("float", "double"):
@@ -307,7 +308,7 @@ def _compare(lo: Lowering, i: Ins, kind: str) -> str:
 
 
 @handles("setp", "set")
-def setp(lo: Lowering, i: Ins) -> None:
+def setp(lo: Emitter, i: Ins) -> None:
     if i.mods[-1] not in LL_TYPES or i.mods[-1] in ("f16", "f16x2", "bf16", "bf16x2"):
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
     kind = LL_TYPES[i.mods[-1]]
@@ -335,14 +336,14 @@ def setp(lo: Lowering, i: Ins) -> None:
 
 
 @handles("selp")
-def selp(lo: Lowering, i: Ins) -> None:
+def selp(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     a, b, c = lo.get(i.args[1], kind), lo.get(i.args[2], kind), lo.get(i.args[3], "i1")
     lo.put(i.args[0], lo.let(f"select {lo.T('i1')} {c}, {lo.T(kind)} {a}, {lo.T(kind)} {b}"), kind)
 
 
 @handles("slct")
-def slct(lo: Lowering, i: Ins) -> None:
+def slct(lo: Emitter, i: Ins) -> None:
     kind = LL_TYPES[i.mods[-2]]
     by = LL_TYPES[i.mods[-1]]
     c = lo.get(i.args[3], by)
@@ -358,28 +359,28 @@ def slct(lo: Lowering, i: Ins) -> None:
 
 
 @handles("and", "or", "xor")
-def logic(lo: Lowering, i: Ins) -> None:
+def logic(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     a, b = lo.get(i.args[1], kind), lo.get(i.args[2], kind)
     lo.put(i.args[0], lo.let(f"{i.base} {lo.T(kind)} {a}, {b}"), kind)
 
 
 @handles("not")
-def bit_not(lo: Lowering, i: Ins) -> None:
+def bit_not(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     ones = lo.constant("true" if kind == "i1" else -1, kind)
     lo.put(i.args[0], lo.let(f"xor {lo.T(kind)} {lo.get(i.args[1], kind)}, {ones}"), kind)
 
 
 @handles("cnot")
-def cnot(lo: Lowering, i: Ins) -> None:
+def cnot(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     zero = lo.let(f"icmp eq {lo.T(kind)} {lo.get(i.args[1], kind)}, {lo.constant(0, kind)}")
     lo.put(i.args[0], lo.let(f"zext {lo.T('i1')} {zero} to {lo.T(kind)}"), kind)
 
 
 @handles("shl", "shr")
-def shift(lo: Lowering, i: Ins) -> None:
+def shift(lo: Emitter, i: Ins) -> None:
     """Amounts beyond the width are clamped to it (PTX), where LLVM's are undefined."""
     kind = _kind(i)
     bits, t = BITS[kind], lo.T(kind)
@@ -405,7 +406,7 @@ def shift(lo: Lowering, i: Ins) -> None:
 
 
 @handles("shf")
-def funnel_shift(lo: Lowering, i: Ins) -> None:
+def funnel_shift(lo: Emitter, i: Ins) -> None:
     a, b, c = (lo.get(x, "i32") for x in i.args[1:])
     if "clamp" in i.mods:
         over = lo.let(f"icmp uge {lo.T('i32')} {c}, {lo.constant(32, 'i32')}")
@@ -417,7 +418,7 @@ def funnel_shift(lo: Lowering, i: Ins) -> None:
 
 
 @handles("lop3")
-def lop3(lo: Lowering, i: Ins) -> None:
+def lop3(lo: Emitter, i: Ins) -> None:
     """Any function of three bits: bit k of the table is the result for the inputs that k spells."""
     if "BoolOp" in i.op or isinstance(i.args[0], Pair) or i.mods[1] != "b32":
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
@@ -436,19 +437,19 @@ def lop3(lo: Lowering, i: Ins) -> None:
 
 
 @handles("popc", "brev")
-def popc_brev(lo: Lowering, i: Ins) -> None:
+def popc_brev(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     value = lo.call("ctpop" if i.base == "popc" else "bitreverse", kind, lo.get(i.args[1], kind))
     lo.put(i.args[0], value, kind)
 
 
 @handles("clz")
-def clz(lo: Lowering, i: Ins) -> None:
+def clz(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     lo.put(i.args[0], _zeros(lo, lo.get(i.args[1], kind), kind), kind)
 
 
-def _zeros(lo: Lowering, value: str, kind: str) -> str:
+def _zeros(lo: Emitter, value: str, kind: str) -> str:
     """Leading zeros; the width for 0."""
     name = f"@llvm.ctlz.{'v32' if lo.vec else ''}{kind}"
     lo.declare(f"declare {lo.T(kind)} {name}({lo.T(kind)}, i1)")
@@ -456,7 +457,7 @@ def _zeros(lo: Lowering, value: str, kind: str) -> str:
 
 
 @handles("bfind")
-def bfind(lo: Lowering, i: Ins) -> None:
+def bfind(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     bits, t = BITS[kind], lo.T(kind)
     a = lo.get(i.args[1], kind)
@@ -470,7 +471,7 @@ def bfind(lo: Lowering, i: Ins) -> None:
 
 
 @handles("bfe")
-def bfe(lo: Lowering, i: Ins) -> None:
+def bfe(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     bits, t, signed = BITS[kind], lo.T(kind), i.mods[-1][0] == "s"
     a = lo.get(i.args[1], kind)
@@ -490,14 +491,14 @@ def bfe(lo: Lowering, i: Ins) -> None:
     lo.put(i.args[0], lo.let(f"select {lo.T('i1')} {empty}, {t} {lo.constant(0, kind)}, {t} {value}"), kind)
 
 
-def _byte(lo: Lowering, o: Operand, kind: str) -> str:
+def _byte(lo: Emitter, o: Operand, kind: str) -> str:
     """The low byte of a 32-bit operand, as `kind`."""
     raw = lo.let(f"and {lo.T('i32')} {lo.get(o, 'i32')}, {lo.constant(255, 'i32')}")
     return lo.cast(raw, "i32", kind, lo.vec)
 
 
 @handles("bfi")
-def bfi(lo: Lowering, i: Ins) -> None:
+def bfi(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     bits = BITS[kind]
     wide, tw = f"i{2 * bits}", lo.T(f"i{2 * bits}")
@@ -512,7 +513,7 @@ def bfi(lo: Lowering, i: Ins) -> None:
 
 
 @handles("prmt")
-def prmt(lo: Lowering, i: Ins) -> None:
+def prmt(lo: Emitter, i: Ins) -> None:
     """Four bytes out of eight: nibble k of the selector names the byte, its top bit asks for the sign instead."""
     a, b, c = (lo.get(x, "i32") for x in i.args[1:])
     t64, t32 = lo.T("i64"), lo.T("i32")
@@ -541,7 +542,7 @@ _PERMUTATIONS = {  # selector for each value of the two low bits of c
 }  # fmt: skip
 
 
-def _selector(lo: Lowering, i: Ins, c: str) -> str:
+def _selector(lo: Emitter, i: Ins, c: str) -> str:
     """The selector that a named mode of prmt stands for."""
     t, table = lo.T("i32"), _PERMUTATIONS[i.mods[-1]]
     low = lo.let(f"and {t} {c}, {lo.constant(3, 'i32')}")
@@ -552,23 +553,23 @@ def _selector(lo: Lowering, i: Ins, c: str) -> str:
     return value
 
 
-def _pool(lo: Lowering, low: str, high: str) -> str:
+def _pool(lo: Emitter, low: str, high: str) -> str:
     shifted = lo.let(f"shl {lo.T('i64')} {high}, {lo.constant(32, 'i64')}")
     return lo.let(f"or {lo.T('i64')} {low}, {shifted}")
 
 
-def _times8(lo: Lowering, select: str) -> str:
+def _times8(lo: Emitter, select: str) -> str:
     bits = lo.let(f"shl {lo.T('i32')} {select}, {lo.constant(3, 'i32')}")
     return lo.let(f"zext {lo.T('i32')} {bits} to {lo.T('i64')}")
 
 
-def _place(lo: Lowering, result: str, byte: str, k: int) -> str:
+def _place(lo: Emitter, result: str, byte: str, k: int) -> str:
     shifted = lo.let(f"shl {lo.T('i32')} {byte}, {lo.constant(8 * k, 'i32')}")
     return lo.let(f"or {lo.T('i32')} {result}, {shifted}")
 
 
 @handles("sad")
-def sad(lo: Lowering, i: Ins) -> None:
+def sad(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     a, b, c = (lo.get(x, kind) for x in i.args[1:])
     sign = "s" if i.mods[-1][0] == "s" else "u"
@@ -580,7 +581,7 @@ def sad(lo: Lowering, i: Ins) -> None:
 
 
 @handles("mov")
-def mov(lo: Lowering, i: Ins) -> None:
+def mov(lo: Emitter, i: Ins) -> None:
     target, source = i.args
     if isinstance(target, Vec):
         _unpack(lo, i, target, source)
@@ -598,7 +599,7 @@ def mov(lo: Lowering, i: Ins) -> None:
             lo.put(target, lo.get(source, kind), kind)
 
 
-def _unpack(lo: Lowering, i: Ins, target: Vec, source: Operand) -> None:
+def _unpack(lo: Emitter, i: Ins, target: Vec, source: Operand) -> None:
     whole = LL_TYPES[i.mods[-1]]
     part = BITS[whole] // len(target.items)
     value = lo.get(source, whole)
@@ -609,7 +610,7 @@ def _unpack(lo: Lowering, i: Ins, target: Vec, source: Operand) -> None:
         lo.put(item, lo.let(f"trunc {lo.T(whole)} {moved} to {lo.T(f'i{part}')}"), f"i{part}")
 
 
-def _pack(lo: Lowering, i: Ins, target: Operand, source: Vec) -> None:
+def _pack(lo: Emitter, i: Ins, target: Operand, source: Vec) -> None:
     whole = LL_TYPES[i.mods[-1]]
     part = BITS[whole] // len(source.items)
     value = lo.constant(0, whole)

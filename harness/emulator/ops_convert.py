@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from harness.emulator import approx, rounding
+from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
-from harness.emulator.lower import BITS, LL_TYPES, Lowering, handles
 from harness.emulator.ptx import Ins
+from harness.emulator.types import BITS, LL_TYPES
 
 _FLOAT = {"f16": "half", "f32": "float", "f64": "double"}
 _TO_INTEGRAL = {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
 @handles("cvt")
-def cvt(lo: Lowering, i: Ins) -> None:
+def cvt(lo: Emitter, i: Ins) -> None:
     target, source = i.mods[-2], i.mods[-1]
     known = all(k in _FLOAT or k[0] in "usb" for k in (target, source)) and len(i.args) == 2
     odd = {"rna", "relu", "rs", "satfinite"} & set(i.mods)
@@ -28,14 +29,14 @@ def cvt(lo: Lowering, i: Ins) -> None:
         _int_to_int(lo, i, target, source)
 
 
-def _source_float(lo: Lowering, i: Ins, source: str) -> str:
+def _source_float(lo: Emitter, i: Ins, source: str) -> str:
     kind = _FLOAT[source]
     raw = lo.get(i.args[1], LL_TYPES[source])
     value = lo.let(f"bitcast {lo.T('i16')} {raw} to {lo.T('half')}") if kind == "half" else raw
     return approx.flush(lo, value, kind) if "ftz" in i.mods and kind == "float" else value
 
 
-def _put_float(lo: Lowering, i: Ins, value: str, target: str) -> None:
+def _put_float(lo: Emitter, i: Ins, value: str, target: str) -> None:
     kind = _FLOAT[target]
     if "ftz" in i.mods and kind == "float":
         value = approx.flush(lo, value, kind)
@@ -46,7 +47,7 @@ def _put_float(lo: Lowering, i: Ins, value: str, target: str) -> None:
     lo.put(i.args[0], value, LL_TYPES[target])
 
 
-def _float_to_float(lo: Lowering, i: Ins, target: str, source: str) -> None:
+def _float_to_float(lo: Emitter, i: Ins, target: str, source: str) -> None:
     value = _source_float(lo, i, source)
     a, b = _FLOAT[source], _FLOAT[target]
     integral = next((_TO_INTEGRAL[m] for m in i.mods if m in _TO_INTEGRAL), "")
@@ -65,7 +66,7 @@ def _float_to_float(lo: Lowering, i: Ins, target: str, source: str) -> None:
     _put_float(lo, i, value, target)
 
 
-def _float_to_int(lo: Lowering, i: Ins, target: str, source: str) -> None:
+def _float_to_int(lo: Emitter, i: Ins, target: str, source: str) -> None:
     """Out of range saturates; NaN gives 0, or the top bit alone where a 64-bit type takes part (PTX ISA, cvt)."""
     value = _source_float(lo, i, source)
     kind = _FLOAT[source]
@@ -83,7 +84,7 @@ def _float_to_int(lo: Lowering, i: Ins, target: str, source: str) -> None:
     lo.put(i.args[0], result, wide, signed=target[0] == "s")
 
 
-def _int_to_float(lo: Lowering, i: Ins, target: str, source: str) -> None:
+def _int_to_float(lo: Emitter, i: Ins, target: str, source: str) -> None:
     value = lo.get(i.args[1], LL_TYPES[source])
     op = "sitofp" if source[0] == "s" else "uitofp"
     kind = _FLOAT[target]
@@ -96,7 +97,7 @@ def _int_to_float(lo: Lowering, i: Ins, target: str, source: str) -> None:
     _put_float(lo, i, lo.let(f"{op} {lo.T(LL_TYPES[source])} {value} to {lo.T(kind)}"), target)
 
 
-def _int_to_int(lo: Lowering, i: Ins, target: str, source: str) -> None:
+def _int_to_int(lo: Emitter, i: Ins, target: str, source: str) -> None:
     a, b = LL_TYPES[source], LL_TYPES[target]
     value = lo.get(i.args[1], a)
     signed = source[0] == "s"
@@ -107,7 +108,7 @@ def _int_to_int(lo: Lowering, i: Ins, target: str, source: str) -> None:
     lo.put(i.args[0], result, b, signed=target[0] == "s")
 
 
-def _saturate(lo: Lowering, i: Ins, value: str, target: str, source: str) -> None:
+def _saturate(lo: Emitter, i: Ins, value: str, target: str, source: str) -> None:
     """Clamp to the target's range."""
     wide = "i128"
     v = lo.cast(value, LL_TYPES[source], wide, lo.vec, source[0] == "s")

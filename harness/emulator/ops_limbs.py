@@ -6,12 +6,13 @@ write (.cc) or read it (addc, subc, madc), so that it is renamed, merged and kep
 
 from __future__ import annotations
 
+from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
-from harness.emulator.lower import BITS, LL_TYPES, Lowering, handles
 from harness.emulator.ptx import Ins, Pair
+from harness.emulator.types import BITS, LL_TYPES
 
 
-def with_carry(lo: Lowering, i: Ins, kind: str, x: str, y: str) -> None:
+def with_carry(lo: Emitter, i: Ins, kind: str, x: str, y: str) -> None:
     """d = x + y + carry, or x - y - borrow, computed in double width; defines the carry where one is asked for."""
     wide = f"i{2 * BITS[kind]}"
     t, tw = lo.T(kind), lo.T(wide)
@@ -31,13 +32,13 @@ def with_carry(lo: Lowering, i: Ins, kind: str, x: str, y: str) -> None:
 
 
 @handles("addc", "subc")
-def add_sub_carry(lo: Lowering, i: Ins) -> None:
+def add_sub_carry(lo: Emitter, i: Ins) -> None:
     kind = LL_TYPES[i.mods[-1]]
     with_carry(lo, i, kind, lo.get(i.args[1], kind), lo.get(i.args[2], kind))
 
 
 @handles("dp4a", "dp2a")
-def dot_product(lo: Lowering, i: Ins) -> None:
+def dot_product(lo: Emitter, i: Ins) -> None:
     """c + the sum of products of corresponding parts: bytes with bytes, or halves of a with two bytes of b."""
     types = i.mods[-2:]
     if not {"s32", "u32"}.issuperset(types):
@@ -55,7 +56,7 @@ def dot_product(lo: Lowering, i: Ins) -> None:
 _I32 = "i32"
 
 
-def _part(lo: Lowering, value: str, start: int, width: int, kind: str) -> str:
+def _part(lo: Emitter, value: str, start: int, width: int, kind: str) -> str:
     """Bits start .. start + width of a word, extended by its sign or by zeros."""
     top = lo.let(f"shl {lo.T(_I32)} {value}, {lo.constant(32 - start - width, _I32)}")
     return lo.let(f"{'ashr' if kind[0] == 's' else 'lshr'} {lo.T(_I32)} {top}, {lo.constant(32 - width, _I32)}")

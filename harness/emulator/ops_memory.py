@@ -5,11 +5,12 @@ from __future__ import annotations
 from harness.emulator import access
 from harness.emulator import layout as L
 from harness.emulator.access import Entry, Shared, need
+from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import Context, Warp
-from harness.emulator.lower import BITS, LL_TYPES, Lowering, handles
 from harness.emulator.ptx import SIZES, Addr, Imm, Ins, Operand, Reg, Sym, Vec
+from harness.emulator.types import BITS, LL_TYPES
 
 SPACES = ("global", "shared", "local", "const", "param", "slot")
 _ORDERED = {"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"}
@@ -26,7 +27,7 @@ def _space(i: Ins) -> str:
     return "generic"
 
 
-def _address(lo: Lowering, o: Operand, kind: str, vec: bool) -> str:
+def _address(lo: Emitter, o: Operand, kind: str, vec: bool) -> str:
     """base + offset as i32 or i64."""
     assert isinstance(o, Addr)
     if isinstance(o.base, Sym | Imm):
@@ -40,7 +41,7 @@ def _address(lo: Lowering, o: Operand, kind: str, vec: bool) -> str:
     return lo.let(f"add {t} {base}, {f'splat ({kind} {o.offset})' if vec else o.offset}")
 
 
-def _res(lo: Lowering) -> str:
+def _res(lo: Emitter) -> str:
     lo.allocas.setdefault("res", "[128 x i64], align 64")
     return "%res"
 
@@ -57,7 +58,7 @@ def _count(i: Ins) -> int:
 
 
 @handles("ld", "ldu", guarded_by_branch=True)
-def load(lo: Lowering, i: Ins) -> None:
+def load(lo: Emitter, i: Ins) -> None:
     space = _space(i)
     kind = i.mods[-1]
     if kind not in SIZES or kind == "b128" or _count(i) * SIZES[kind] > 16:
@@ -79,7 +80,7 @@ def load(lo: Lowering, i: Ins) -> None:
         _put(lo, d, v, bits, vector, signed)
 
 
-def _put(lo: Lowering, d: Operand, value: str, bits: int, vector: bool, signed: bool) -> None:
+def _put(lo: Emitter, d: Operand, value: str, bits: int, vector: bool, signed: bool) -> None:
     """Define one destination from bits as they lie in memory."""
     if isinstance(d, Sym):
         return
@@ -91,9 +92,9 @@ def _put(lo: Lowering, d: Operand, value: str, bits: int, vector: bool, signed: 
     lo.vec = outer
 
 
-def _load_param(lo: Lowering, address: Addr, bits: int, n: int) -> list[str]:
+def _load_param(lo: Emitter, address: Addr, bits: int, n: int) -> list[str]:
     assert isinstance(address.base, Sym)
-    offset = next((p.offset for p in lo.f.params if p.name == address.base.name), None)  # type: ignore[union-attr]
+    offset = next((p.offset for p in lo.f.params if p.name == address.base.name), None)
     if offset is None:
         raise UnsupportedPtx(f"parameter {address.base.name}", lo.ins.loc)
     base = lo.context("params", pointer=True)
@@ -104,7 +105,7 @@ def _load_param(lo: Lowering, address: Addr, bits: int, n: int) -> list[str]:
     return values
 
 
-def _load_slot(lo: Lowering, i: Ins, kind: str) -> None:
+def _load_slot(lo: Emitter, i: Ins, kind: str) -> None:
     source = i.args[1]
     assert isinstance(source, Reg)
     vec = not lo.is_uniform(source)
@@ -118,7 +119,7 @@ def _load_slot(lo: Lowering, i: Ins, kind: str) -> None:
     _put(lo, i.args[0], value, 8 * SIZES[kind], vec, kind[0] == "s")
 
 
-def _values(lo: Lowering, struct: str, kind: str, n: int) -> list[str]:
+def _values(lo: Emitter, struct: str, kind: str, n: int) -> list[str]:
     """Fields of a helper's answer, after leaving if it is not ok."""
     ok = lo.let(f"extractvalue {kind} {struct}, {n}")
     values = [lo.let(f"extractvalue {kind} {struct}, {k}") for k in range(n)]
@@ -126,7 +127,7 @@ def _values(lo: Lowering, struct: str, kind: str, n: int) -> list[str]:
     return values
 
 
-def _load_memory(lo: Lowering, i: Ins, space: str, nbytes: int, n: int) -> tuple[list[str], bool]:
+def _load_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> tuple[list[str], bool]:
     """n values and whether they are vectors."""
     bits, insn = 8 * nbytes, lo.number(i)
     ordered = bool(_ORDERED & set(i.mods))
@@ -166,7 +167,7 @@ def _load_memory(lo: Lowering, i: Ins, space: str, nbytes: int, n: int) -> tuple
     return _read_results(lo, bits, n), True
 
 
-def _read_results(lo: Lowering, bits: int, n: int) -> list[str]:
+def _read_results(lo: Emitter, bits: int, n: int) -> list[str]:
     values = []
     for k in range(n):
         p = lo.let(f"getelementptr i8, ptr %res, i64 {k * L.LANES * bits // 8}")
@@ -174,13 +175,13 @@ def _read_results(lo: Lowering, bits: int, n: int) -> list[str]:
     return values
 
 
-def _single_address(lo: Lowering, o: Operand, space: str) -> str:
+def _single_address(lo: Emitter, o: Operand, space: str) -> str:
     a = _address(lo, o, "i64", vec=False)
     return lo.let(f"add i64 {a}, {_WINDOW[space]}") if space in _WINDOW else a
 
 
 @handles("st", guarded_by_branch=True)
-def store(lo: Lowering, i: Ins) -> None:
+def store(lo: Emitter, i: Ins) -> None:
     space = _space(i)
     kind = i.mods[-1]
     if space == "slot":
@@ -196,7 +197,7 @@ def store(lo: Lowering, i: Ins) -> None:
     _store_memory(lo, i, space, SIZES[kind], _count(i))
 
 
-def _store_memory(lo: Lowering, i: Ins, space: str, nbytes: int, n: int) -> None:
+def _store_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> None:
     bits, insn = 8 * nbytes, lo.number(i)
     parts = _parts(i.args[1])
     ordered = bool(_ORDERED & set(i.mods))
@@ -247,7 +248,7 @@ def _list(values: list[str], kind: str) -> str:
     return "".join(f", {kind} {v}" for v in values)
 
 
-def _bits_of(lo: Lowering, o: Operand, bits: int, vec: bool) -> str:
+def _bits_of(lo: Emitter, o: Operand, bits: int, vec: bool) -> str:
     """An operand's low `bits` bits as an integer."""
     if isinstance(o, Reg) and o.name in lo.types:
         own = lo.ll(o.name)
@@ -259,7 +260,7 @@ def _bits_of(lo: Lowering, o: Operand, bits: int, vec: bool) -> str:
 
 
 @handles("cvta")
-def cvta(lo: Lowering, i: Ins) -> None:
+def cvta(lo: Emitter, i: Ins) -> None:
     space = _space(i)
     window = _WINDOW.get(space, 0)
     if i.mods[1] == "to":
@@ -269,7 +270,7 @@ def cvta(lo: Lowering, i: Ins) -> None:
 
 
 @handles("isspacep")
-def isspacep(lo: Lowering, i: Ins) -> None:
+def isspacep(lo: Emitter, i: Ins) -> None:
     window = lo.let(f"lshr {lo.T('i64')} {lo.get(i.args[1], 'i64')}, {lo.constant(L.WINDOW_BITS, 'i64')}")
     space = i.mods[1].split("::")[0]
     if space in ("shared", "local"):
@@ -284,7 +285,7 @@ def isspacep(lo: Lowering, i: Ins) -> None:
 
 
 @handles("membar", "fence", "prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "pmevent", "griddepcontrol")
-def nothing(lo: Lowering, i: Ins) -> None:
+def nothing(lo: Emitter, i: Ins) -> None:
     """Memory is consistent and time does not matter here."""
 
 
@@ -299,7 +300,7 @@ _ATOMIC_OPS = {"add", "and", "or", "xor", "exch", "min", "max", "inc", "dec", "c
 
 
 @handles("atom", "red", guarded_by_branch=True)
-def atomic(lo: Lowering, i: Ins) -> None:
+def atomic(lo: Emitter, i: Ins) -> None:
     kind = i.mods[-1]
     op = next((m for m in i.mods[1:] if m in _ATOMIC_OPS), "")
     family = "f" if kind in ("f32", "f64") else kind[0] if kind[0] in "su" else "i"
@@ -403,7 +404,7 @@ def _stamp(f: Fn, place: str, lane: str) -> None:
 
 
 @handles("call", guarded_by_branch=True)
-def call(lo: Lowering, i: Ins) -> None:
+def call(lo: Emitter, i: Ins) -> None:
     """Device runtime calls of a kernel: vprintf and __assertfail."""
     target = i.args[0]
     assert isinstance(target, Sym)
@@ -415,12 +416,12 @@ def call(lo: Lowering, i: Ins) -> None:
         raise UnsupportedPtx(f"call of {target.name}", i.loc)
 
 
-def _argument(lo: Lowering, o: Operand, kind: str) -> str:
+def _argument(lo: Emitter, o: Operand, kind: str) -> str:
     assert isinstance(o, Vec)
     return lo.get(o.items[0], kind, vec=True)
 
 
-def _printf(lo: Lowering, i: Ins) -> None:
+def _printf(lo: Emitter, i: Ins) -> None:
     """Append a record per lane to the print buffer: format address, position, and the argument bytes."""
     fmt, args = (_argument(lo, a, "i64") for a in i.args[1:3])
     h = need(lo, "printf_s", _printf_helper)
@@ -475,11 +476,11 @@ def _printf_helper(m: access.Needs, name: str) -> str:
     return f.text()
 
 
-def _assert_failed(lo: Lowering, i: Ins) -> None:
+def _assert_failed(lo: Emitter, i: Ins) -> None:
     """Keep the address of the message for the report, then stop."""
     message = _argument(lo, i.args[1], "i64")
     first = lo.let(f"call i32 @llvm.cttz.i32(i32 {lo.mask}, i1 false)")
     value = lo.let(f"extractelement <32 x i64> {message}, i32 {first}")
-    lo.emit(f"store i64 {value}, ptr {lo._field_pointer('%ctx', Context, 'fault_address', lo.lines)}")
+    lo.emit(f"store i64 {value}, ptr {lo.field_pointer('%ctx', Context, 'fault_address', lo.lines)}")
     lo.fault(L.F_ASSERT, i)
     lo.label(lo.new_label())

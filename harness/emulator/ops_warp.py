@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from harness.emulator import access, jit
 from harness.emulator import layout as L
+from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import Context
-from harness.emulator.lower import IOTA, Lowering, handles
 from harness.emulator.ptx import Imm, Ins, Not, Operand, Pair
+from harness.emulator.types import IOTA
 
 
 @handles("bar", "barrier", guarded_by_branch=True)
-def barrier(lo: Lowering, i: Ins) -> None:
+def barrier(lo: Emitter, i: Ins) -> None:
     """Arrive; the caller then suspends the warp, or for bar.warp.sync only checks the mask."""
     if "warp" in i.mods:
         _check_members(lo, i, i.args[0])
@@ -31,25 +32,25 @@ def barrier(lo: Lowering, i: Ins) -> None:
     whole = lo.let(f"icmp eq i32 {lo.let(f'and i32 {threads}, 31')}, 0")
     lo.fault_unless(lo.let(f"and i1 {inside}, {whole}"), L.F_BARRIER_NUMBER, i)
     for name, value in (("barrier", number), ("barrier_threads", threads), ("barrier_insn", str(lo.number(i))), ("barrier_arrive", str(arrive))):
-        lo.emit(f"store i32 {value}, ptr {lo._field_pointer('%ctx', Context, name, lo.lines)}")
+        lo.emit(f"store i32 {value}, ptr {lo.field_pointer('%ctx', Context, name, lo.lines)}")
     if predicate is not None:
         _contribute(lo, predicate)
 
 
-def _uniform(lo: Lowering, o: Operand, i: Ins) -> str:
+def _uniform(lo: Emitter, o: Operand, i: Ins) -> str:
     """A barrier's number or count: one value for the warp (the first lane's where the analysis cannot tell)."""
     if lo.is_uniform(o):
         return lo.get(o, "i32", vec=False)
     return lo.let(f"extractelement <32 x i32> {lo.get(o, 'i32', vec=True)}, i32 0")
 
 
-def _require_whole_warp(lo: Lowering, i: Ins) -> None:
+def _require_whole_warp(lo: Emitter, i: Ins) -> None:
     everyone = "-1" if lo.shape.full_warps else lo.warp_value("initial")
     if lo.mask != everyone:
         lo.fault_unless(lo.let(f"icmp eq i32 {lo.mask}, {everyone}"), L.F_BARRIER_MASK, i)
 
 
-def _contribute(lo: Lowering, predicate: Operand) -> None:
+def _contribute(lo: Emitter, predicate: Operand) -> None:
     """Add this warp's votes to the block's bar.red."""
     bits = lo.let(f"and i32 {lo.lane_bits(predicate)}, {lo.mask}")
     for name, op, value in (
@@ -57,13 +58,13 @@ def _contribute(lo: Lowering, predicate: Operand) -> None:
         ("red_and", "and", lo.let(f"zext i1 {lo.let(f'icmp eq i32 {bits}, {lo.mask}')} to i32")),
         ("red_or", "or", lo.let(f"zext i1 {lo.let(f'icmp ne i32 {bits}, 0')} to i32")),
     ):
-        p = lo._field_pointer("%ctx", Context, name, lo.lines)
+        p = lo.field_pointer("%ctx", Context, name, lo.lines)
         before = lo.let(f"load i32, ptr {p}")
         lo.emit(f"store i32 {lo.let(f'{op} i32 {before}, {value}')}, ptr {p}")
     lo.declare("declare i32 @llvm.ctpop.i32(i32)")
 
 
-def _check_members(lo: Lowering, i: Ins, o: Operand) -> str:
+def _check_members(lo: Emitter, i: Ins, o: Operand) -> str:
     """The member mask, after checking that the running lanes are in it and that every thread it names is running."""
     if isinstance(o, Imm) and o.value & 0xFFFFFFFF == 0xFFFFFFFF and lo.mask == "-1":
         return "-1"
@@ -78,7 +79,7 @@ def _check_members(lo: Lowering, i: Ins, o: Operand) -> str:
     return members
 
 
-def _per_lane_members(lo: Lowering, i: Ins, o: Operand) -> str:
+def _per_lane_members(lo: Emitter, i: Ins, o: Operand) -> str:
     """A mask held in a varying register: all running lanes must hold the same one."""
     v = lo.get(o, "i32", vec=True)
     first = lo.let(f"call i32 @llvm.cttz.i32(i32 {lo.mask}, i1 false)")
@@ -93,7 +94,7 @@ def _per_lane_members(lo: Lowering, i: Ins, o: Operand) -> str:
 
 
 @handles("shfl", guarded_by_branch=True)
-def shfl(lo: Lowering, i: Ins) -> None:
+def shfl(lo: Emitter, i: Ins) -> None:
     mode = next(m for m in i.mods if m in ("up", "down", "bfly", "idx"))
     if "sync" not in i.mods:
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
@@ -120,7 +121,7 @@ def shfl(lo: Lowering, i: Ins) -> None:
         lo.put(d.second, valid, "i1")
 
 
-def _permute(lo: Lowering, value: str, lanes: str) -> str:
+def _permute(lo: Emitter, value: str, lanes: str) -> str:
     """value[lanes[k]] for each lane k; lanes are in 0..31."""
     if jit.has_feature("avx512f"):
         name = "@llvm.x86.avx512.vpermi2var.d.512"
@@ -158,7 +159,7 @@ def _source_lane(mode: str, lane: int, b: int, c: int) -> tuple[int, bool]:
     return j, j <= high
 
 
-def _source_lanes(lo: Lowering, mode: str, b: str, c: str) -> tuple[str, str]:
+def _source_lanes(lo: Emitter, mode: str, b: str, c: str) -> tuple[str, str]:
     """The same for operands known only at run time: lane numbers (always valid ones) and the in-range flags."""
     t = "<32 x i32>"
 
@@ -184,7 +185,7 @@ def _source_lanes(lo: Lowering, mode: str, b: str, c: str) -> tuple[str, str]:
     return lo.let(f"select <32 x i1> {valid}, {t} {j}, {t} {IOTA}"), valid
 
 
-def _check_sources(lo: Lowering, i: Ins, lanes: str, constant_sources: int) -> None:
+def _check_sources(lo: Emitter, i: Ins, lanes: str, constant_sources: int) -> None:
     """Every running lane must read from a running lane; a value from any other is undefined."""
     one = lo.let(f"shl <32 x i32> splat (i32 1), {lanes}")
     running = lo.splat(lo.mask, "i32")
@@ -198,7 +199,7 @@ def _check_sources(lo: Lowering, i: Ins, lanes: str, constant_sources: int) -> N
 
 
 @handles("vote", guarded_by_branch=True)
-def vote(lo: Lowering, i: Ins) -> None:
+def vote(lo: Emitter, i: Ins) -> None:
     if "sync" not in i.mods:
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
     d, predicate, members = i.args
@@ -217,12 +218,12 @@ def vote(lo: Lowering, i: Ins) -> None:
 
 
 @handles("activemask")
-def activemask(lo: Lowering, i: Ins) -> None:
+def activemask(lo: Emitter, i: Ins) -> None:
     lo.put(i.args[0], lo.let(f"or i32 {lo.mask}, 0"), "i32", scalar=True)
 
 
 @handles("elect", guarded_by_branch=True)
-def elect(lo: Lowering, i: Ins) -> None:
+def elect(lo: Emitter, i: Ins) -> None:
     """The lowest running lane."""
     d, members = i.args
     _check_members(lo, i, members)
@@ -234,7 +235,7 @@ def elect(lo: Lowering, i: Ins) -> None:
 
 
 @handles("redux", guarded_by_branch=True)
-def redux(lo: Lowering, i: Ins) -> None:
+def redux(lo: Emitter, i: Ins) -> None:
     d, a, members = i.args
     op = i.mods[2]
     kind = i.mods[-1]
@@ -251,7 +252,7 @@ def redux(lo: Lowering, i: Ins) -> None:
 
 
 @handles("match", guarded_by_branch=True)
-def match(lo: Lowering, i: Ins) -> None:
+def match(lo: Emitter, i: Ins) -> None:
     """match.any: lanes with this lane's value; match.all: all lanes if they agree, else none."""
     d, a, members = i.args
     kind = "i64" if i.mods[-1] == "b64" else "i32"

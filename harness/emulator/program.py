@@ -10,9 +10,10 @@ from harness import plan
 from harness.emulator import jit, ops_arith, ops_convert, ops_limbs, ops_memory, ops_warp, schedule, ssa, uniform
 from harness.emulator import layout as L
 from harness.emulator.cfg import build
+from harness.emulator.emitter import Layout
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.inline import flatten
-from harness.emulator.lower import Layout, Lowered, Lowering
+from harness.emulator.lower import Lowered, Lowering
 from harness.emulator.ptx import Function, Ins, Module, Variable, layout_shared
 from harness.emulator.uniform import Shape
 

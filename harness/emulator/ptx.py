@@ -260,7 +260,7 @@ _SPACES = re.compile(r"\s+")
 _LOC = re.compile(
     r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:\s*,\s*function_name\s+[\w$]+(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?"
 )
-_REG_DECL = re.compile(r"\.reg\s+(?:\.v\d\s+)?\.(\w+)\s+(.*)", re.S)
+_REG_DECL = re.compile(r"\.reg\s*(?:\.v\d\s+)?\.(\w+)\s+(.*)", re.S)
 _VAR_DECL = re.compile(
     r"(?:\.(?:extern|visible|weak|common)\s+)*\.(global|const|shared|local|param)\s+(?:\.attribute\([^)]*\)\s*)?"
     r"(?:\.align\s+(\d+)\s+)?(?:\.(v[24])\s+)?\.(\w+)\s+([\w$%.]+)\s*((?:\[\s*\d*\s*\])*)\s*(?:=\s*(.*))?$",
@@ -451,7 +451,7 @@ class _Parser:
         if op == "call" or op.startswith("call."):
             self.f.body.append(self._call(op, parts[1] if len(parts) > 1 else "", pred, negated))
             return
-        args = tuple(self._operand(a) for a in _split(parts[1])) if len(parts) > 1 else ()
+        args = tuple(self._operand(a) for a in split_commas(parts[1])) if len(parts) > 1 else ()
         self.f.body.append(Ins(op, self._with_carry(op.split("."), args), pred, negated, self.loc))
 
     def _with_carry(self, mods: list[str], args: tuple[Operand, ...]) -> tuple[Operand, ...]:
@@ -466,12 +466,12 @@ class _Parser:
         return args
 
     def _call(self, op: str, text: str, pred: str, negated: bool) -> Ins:
-        parts = _split(text)
+        parts = split_commas(text)
         returns: tuple[str, ...] = ()
         if parts and parts[0].startswith("("):
             returns = tuple(self._scoped(n.strip()) for n in parts.pop(0)[1:-1].split(",") if n.strip())
         target = self._operand(parts.pop(0))
-        names = ()
+        names: tuple[Sym, ...] = ()
         if parts and parts[0].startswith("("):
             names = tuple(Sym(self._scoped(n.strip())) for n in parts[0][1:-1].split(",") if n.strip())
         return Ins(op, (target, *names), pred, negated, self.loc, returns=returns)
@@ -527,7 +527,7 @@ class _Parser:
         if c == "[":
             return self._address(text[1:-1].strip())
         if c == "{":
-            return Vec(tuple(self._operand(t) for t in _split(text[1:-1])))
+            return Vec(tuple(self._operand(t) for t in split_commas(text[1:-1])))
         if c == "!":
             return Not(Reg(self._reg_name(text[1:].strip())))
         if c == "(":
@@ -539,6 +539,8 @@ class _Parser:
             return value
         if m := re.match(r"([\w$%.]+)\s*\+\s*(-?\d+)$", text):
             return Sym(self._scoped(m[1]), int(m[2]))
+        if text == "WARP_SZ":
+            return Imm(32)
         name = self._reg_name(text)
         if name in self.f.reg_types:
             return Reg(name)
@@ -556,13 +558,13 @@ class _Parser:
         return Addr(base, int(m[2], 0) if m else 0)
 
 
-def _split(text: str) -> list[str]:
-    """Split at commas outside brackets."""
+def split_commas(text: str) -> list[str]:
+    """Split at commas outside brackets of any kind."""
     parts, depth, start = [], 0, 0
     for i, c in enumerate(text):
-        if c in "[{(":
+        if c in "[{(<":
             depth += 1
-        elif c in "]})":
+        elif c in "]})>":
             depth -= 1
         elif c == "," and depth == 0:
             parts.append(text[start:i].strip())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from harness.emulator.layout import LANES
 
 if TYPE_CHECKING:
-    from harness.emulator.lower import Lowering
+    from harness.emulator.emitter import Emitter
 
 DIRECTED = {"rm", "rp", "rz"}
 _WORD = {"half": "i16", "float": "i32", "double": "i64"}
@@ -26,7 +26,7 @@ def mode_of(mods: tuple[str, ...]) -> str:
     return next((m for m in mods if m in DIRECTED), "")
 
 
-def fused(lo: Lowering, mode: str, a: str, b: str, c: str, kind: str = "float") -> str:
+def fused(lo: Emitter, mode: str, a: str, b: str, c: str, kind: str = "float") -> str:
     """a * b + c, rounded once in the given direction."""
     if kind == "double":
         return _fused_double(lo, mode, a, b, c)
@@ -42,12 +42,12 @@ def fused(lo: Lowering, mode: str, a: str, b: str, c: str, kind: str = "float") 
     return _move(lo, mode, near, above, below, "float")
 
 
-def product(lo: Lowering, mode: str, a: str, b: str, kind: str) -> str:
+def product(lo: Emitter, mode: str, a: str, b: str, kind: str) -> str:
     """a * b: a fused operation with the zero that leaves a zero's sign alone in this mode."""
     return fused(lo, mode, a, b, lo.constant(0.0 if mode == "rm" else -0.0, kind), kind)
 
 
-def _fused_double(lo: Lowering, mode: str, a: str, b: str, c: str) -> str:
+def _fused_double(lo: Emitter, mode: str, a: str, b: str, c: str) -> str:
     near = lo.call("fma", "double", a, b, c)
     if mode == "rm":
         near = _negate(lo, lo.call("fma", "double", _negate(lo, a), b, _negate(lo, c)))
@@ -63,7 +63,7 @@ def _fused_double(lo: Lowering, mode: str, a: str, b: str, c: str) -> str:
     return _move(lo, mode, near, *_overflowed(lo, near, (a, b, c), above, below), "double")
 
 
-def _overflowed(lo: Lowering, near: str, inputs: tuple[str, ...], above: str, below: str) -> tuple[str, str]:
+def _overflowed(lo: Emitter, near: str, inputs: tuple[str, ...], above: str, below: str) -> tuple[str, str]:
     """An infinite result of finite inputs lies beyond the exact one."""
     b, infinity = lo.T("i1"), lo.constant(float("inf"), "double")
     finite = ""
@@ -76,7 +76,7 @@ def _overflowed(lo: Lowering, near: str, inputs: tuple[str, ...], above: str, be
             lo.let(f"or {b} {below}, {lo.let(f'and {b} {finite}, {down}')}"))  # fmt: skip
 
 
-def quotient(lo: Lowering, mode: str, a: str, b: str, kind: str) -> str:
+def quotient(lo: Emitter, mode: str, a: str, b: str, kind: str) -> str:
     """a / b. The residual a - near * b has the sign of b where the exact quotient is larger."""
     near = lo.let(f"fdiv {lo.T(kind)} {a}, {b}")
     x, y, q = (_widen(lo, v, kind) for v in (a, b, near))
@@ -86,7 +86,7 @@ def quotient(lo: Lowering, mode: str, a: str, b: str, kind: str) -> str:
     return _move(lo, mode, near, above, below, kind)
 
 
-def root(lo: Lowering, mode: str, a: str, kind: str) -> str:
+def root(lo: Emitter, mode: str, a: str, kind: str) -> str:
     """The square root."""
     near = lo.call("sqrt", kind, a)
     x, r = (_widen(lo, v, kind) for v in (a, near))
@@ -95,7 +95,7 @@ def root(lo: Lowering, mode: str, a: str, kind: str) -> str:
     return _move(lo, mode, near, above, below, kind)
 
 
-def narrow(lo: Lowering, mode: str, value: str, source: str, target: str) -> str:
+def narrow(lo: Emitter, mode: str, value: str, source: str, target: str) -> str:
     """A float of a wider type in a narrower one."""
     near = lo.let(f"fptrunc {lo.T(source)} {value} to {lo.T(target)}")
     back = lo.let(f"fpext {lo.T(target)} {near} to {lo.T(source)}")
@@ -103,7 +103,7 @@ def narrow(lo: Lowering, mode: str, value: str, source: str, target: str) -> str
     return _move(lo, mode, near, above, below, target)
 
 
-def double_to_half(lo: Lowering, value: str) -> str:
+def double_to_half(lo: Emitter, value: str) -> str:
     """Rounded once, to nearest, by way of a float whose last bit says whether anything was lost: no processor has
     this conversion, and the library function that would do it is not there."""
     short = narrow(lo, "rz", value, "double", "float")
@@ -116,7 +116,7 @@ def double_to_half(lo: Lowering, value: str) -> str:
 _BIT, _INT, _FLOAT = "i1", "i32", "float"
 
 
-def from_integer(lo: Lowering, mode: str, value: str, source: str, signed: bool, target: str) -> str:
+def from_integer(lo: Emitter, mode: str, value: str, source: str, signed: bool, target: str) -> str:
     """An integer as a float."""
     sign, t = "s" if signed else "u", lo.T(target)
     bits = int(source[1:])
@@ -133,7 +133,7 @@ def from_integer(lo: Lowering, mode: str, value: str, source: str, signed: bool,
     return _move(lo, mode, near, above, below, target)
 
 
-def _move(lo: Lowering, mode: str, near: str, above: str, below: str, kind: str) -> str:
+def _move(lo: Emitter, mode: str, near: str, above: str, below: str, kind: str) -> str:
     """`near`, or its neighbour where it lies above or below the exact value and must not."""
     b = lo.T("i1")
     down, up = _step(lo, near, True, kind), _step(lo, near, False, kind)
@@ -147,7 +147,7 @@ def _move(lo: Lowering, mode: str, near: str, above: str, below: str, kind: str)
     return _select(lo, wrong, _select(lo, negative, up, down, kind), near, kind)
 
 
-def _step(lo: Lowering, value: str, down: bool, kind: str) -> str:
+def _step(lo: Emitter, value: str, down: bool, kind: str) -> str:
     """The next float below or above; from zero to the least subnormal."""
     word = _WORD[kind]
     t, ti, b = lo.T(kind), lo.T(word), lo.T("i1")
@@ -164,7 +164,7 @@ def _step(lo: Lowering, value: str, down: bool, kind: str) -> str:
     return lo.let(f"bitcast {ti} {moved} to {t}")
 
 
-def _two_sum(lo: Lowering, a: str, b: str) -> tuple[str, str]:
+def _two_sum(lo: Emitter, a: str, b: str) -> tuple[str, str]:
     """(a + b rounded, what the rounding left out) of doubles: Knuth."""
     total = _op(lo, "fadd", a, b)
     part = _op(lo, "fsub", total, a)
@@ -172,21 +172,21 @@ def _two_sum(lo: Lowering, a: str, b: str) -> tuple[str, str]:
     return total, _op(lo, "fadd", left, _op(lo, "fsub", b, part))
 
 
-def _op(lo: Lowering, name: str, a: str, b: str) -> str:
+def _op(lo: Emitter, name: str, a: str, b: str) -> str:
     return lo.let(f"{name} {lo.T('double')} {a}, {b}")
 
 
-def _negate(lo: Lowering, value: str) -> str:
+def _negate(lo: Emitter, value: str) -> str:
     return lo.let(f"fneg {lo.T('double')} {value}")
 
 
-def _widen(lo: Lowering, value: str, kind: str) -> str:
+def _widen(lo: Emitter, value: str, kind: str) -> str:
     return value if kind == "double" else lo.let(f"fpext {lo.T(kind)} {value} to {lo.T('double')}")
 
 
-def _compare(lo: Lowering, code: str, kind: str, a: str, b: str) -> str:
+def _compare(lo: Emitter, code: str, kind: str, a: str, b: str) -> str:
     return lo.let(f"fcmp {code} {lo.T(kind)} {a}, {b}")
 
 
-def _select(lo: Lowering, condition: str, yes: str, no: str, kind: str) -> str:
+def _select(lo: Emitter, condition: str, yes: str, no: str, kind: str) -> str:
     return lo.let(f"select {lo.T('i1')} {condition}, {lo.T(kind)} {yes}, {lo.T(kind)} {no}")

@@ -94,7 +94,8 @@ def _reset_warps(a: Fn, warps: str, stride: str, nw: str) -> None:
     a(f"  call void @llvm.memset.p0.i64(ptr {shadow}, i8 0, i64 {a.get('%ctx', Context, 'local_bytes')}, i1 false)")
     w2 = a.let(f"add i32 {w}, 1")
     a(
-        f"  store i32 {w2}, ptr %w\n  %reset_more = icmp ult i32 {w2}, {nw}\n  br i1 %reset_more, label %reset, label %turn"
+        f"  store i32 {w2}, ptr %w\n  %reset_more = icmp ult i32 {w2}, {nw}\n"
+        "  br i1 %reset_more, label %reset, label %turn"
     )
 
 
@@ -136,11 +137,13 @@ def _turn(a: Fn, warps: str, stride: str, nw: str, stop: str) -> None:
     w1 = a.let("load i32, ptr %w")
     w2 = a.let(f"add i32 {w1}, 1")
     a(
-        f"  store i32 {w2}, ptr %w\n  %each_more = icmp ult i32 {w2}, {nw}\n  br i1 %each_more, label %each, label %after"
+        f"  store i32 {w2}, ptr %w\n  %each_more = icmp ult i32 {w2}, {nw}\n"
+        "  br i1 %each_more, label %each, label %after"
     )
     a("after:\n  %any = load i32, ptr %ran\n  %anyb = icmp ne i32 %any, 0\n  br i1 %anyb, label %turn, label %all_out")
     a(
-        f"all_out:\n  %outs = load i32, ptr %out\n  %all = icmp eq i32 %outs, {nw}\n  br i1 %all, label %take, label %stuck"
+        f"all_out:\n  %outs = load i32, ptr %out\n  %all = icmp eq i32 %outs, {nw}\n"
+        "  br i1 %all, label %take, label %stuck"
     )
 
 
@@ -196,7 +199,8 @@ def _barrier(a: Fn, warps: str, stride: str, nw: str) -> None:
     a("wake_next:")
     v2 = a.let(f"add i32 {v}, 1")
     a(
-        f"  store i32 {v2}, ptr %v\n  %wake_more = icmp ult i32 {v2}, {nw}\n  br i1 %wake_more, label %wake, label %advance"
+        f"  store i32 {v2}, ptr %v\n  %wake_more = icmp ult i32 {v2}, {nw}\n"
+        "  br i1 %wake_more, label %wake, label %advance"
     )
 
 

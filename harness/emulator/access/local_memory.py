@@ -33,11 +33,7 @@ def local_u(m: Needs, name: str, nbytes: int, n: int, store: bool) -> str:
             f(f"  store i32 {f.let(f'or i32 {state}, %mask')}, ptr {q}")
         else:
             unset = f.let(f"and i32 %mask, {f.let(f'xor i32 {state}, -1')}")
-            f.when(
-                f.let(f"icmp ne i32 {unset}, 0"),
-                lambda unset=unset: hazard(m, f, L.H_UNINIT_LOCAL, first_lane(f, unset), "%a"),
-                likely=False,
-            )  # type: ignore[misc]
+            _report_unset(m, f, unset)
     mask = f.let("bitcast i32 %mask to <32 x i1>")
     row = f.let(f"getelementptr [128 x i8], ptr {memory}, i64 {word}")
     values = []
@@ -54,6 +50,12 @@ def local_u(m: Needs, name: str, nbytes: int, n: int, store: bool) -> str:
     else:
         give(f, kind, values, [vt] * n, "true")
     return f.text()
+
+
+def _report_unset(m: Needs, f: Fn, unset: str) -> None:
+    """A hazard for the first of the lanes that read a word before they wrote it."""
+    some = f.let(f"icmp ne i32 {unset}, 0")
+    f.when(some, lambda: hazard(m, f, L.H_UNINIT_LOCAL, first_lane(f, unset), "%a"), likely=False)
 
 
 def _local_word(f: Fn, q: str, mask: str, value: str) -> str:

@@ -328,7 +328,7 @@ def _shared_lane(
         source = places[w * 4 // nbytes]
         if nbytes == 8 and w % 2:
             source = f.let(f"getelementptr i8, ptr {source}, i64 4")
-        new = (lambda source=source: f.let(f"load i32, ptr {source}, align 4")) if store else None  # type: ignore[misc]
+        new = (lambda source=source: f.let(f"load i32, ptr {source}, align 4")) if store else None
         _shared_word(m, f, s, offset, w, lane, new, total < 4, ordered)
     copy_elements(f, f.let(f"getelementptr i8, ptr {s.memory}, i64 {a}"), places, nbytes, store)
 
