@@ -213,7 +213,7 @@ def _loops(rpo: list[Block]) -> list[Loop]:
                 if t not in loop.blocks:
                     loop.blocks.add(t)
                     todo += t.pred
-    loops = sorted(by_header.values(), key=lambda l: len(l.blocks))
+    loops = sorted(by_header.values(), key=lambda loop: len(loop.blocks))
     for n, loop in enumerate(loops):
         for b in loop.blocks:
             if b.loop is None:
@@ -264,7 +264,7 @@ def _layout(rpo: list[Block], loops: list[Loop]) -> list[Block]:
         count = len(members)
         while ready:
             _, _, b = heapq.heappop(ready)
-            child = next((l for l in loops if l.header is b and l is not inside), None)
+            child = next((x for x in loops if x.header is b and x is not inside), None)
             if child is not None:
                 emit(child)
             else:

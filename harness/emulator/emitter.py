@@ -1,7 +1,7 @@
 """Values of one function under way to LLVM IR: registers, operands, special registers, faults.
 
-A varying register is a <32 x T>, a uniform one a scalar; the opcode handlers (ops_*.py) ask for operands in the width of
-the current instruction (`get`) and define results (`put`), whatever the registers are.
+A varying register is a <32 x T>, a uniform one a scalar; the opcode handlers (ops_*.py) ask for operands in the width
+of the current instruction (`get`) and define results (`put`), whatever the registers are.
 """
 
 from __future__ import annotations
@@ -310,12 +310,9 @@ class Emitter:
 
     def fault(self, kind: int, i: Ins) -> None:
         """Record a fault for the running lanes and leave."""
-        for name, value in (("fault_kind", kind), ("fault_insn", self.number(i))):
-            self.emit(f"store i32 {value}, ptr {self.field_pointer('%ctx', Context, name, self.lines)}")
-        self.emit(f"store i32 {self.mask}, ptr {self.field_pointer('%ctx', Context, 'fault_mask', self.lines)}")
-        self.emit(
-            f"store i32 {self.warp_value('number')}, ptr {self.field_pointer('%ctx', Context, 'fault_warp', self.lines)}"
-        )
+        fields = {"kind": kind, "insn": self.number(i), "mask": self.mask, "warp": self.warp_value("number")}
+        for name, value in fields.items():
+            self.emit(f"store i32 {value}, ptr {self.field_pointer('%ctx', Context, f'fault_{name}', self.lines)}")
         self.emit("br label %fail")
 
     def fault_unless(self, ok: str, kind: int, i: Ins) -> None:

@@ -69,7 +69,7 @@ class HostCall:
 
     def variable(self, address: int) -> Variable | None:
         """The module variable that an address lies in."""
-        number, _ = plan.locate(address)
+        number = plan.locate(address)[0]
         return next((v for v in self.host.program.variables.values() if v.id == number), None)
 
     def read(self, address: int, nbytes: int) -> bytes:
@@ -97,13 +97,13 @@ class HostCall:
                 return int(self.host.worker.warps[0].local + offset)
         number, offset = plan.locate(address)
         region = self.host.memory.regions.get(number)
-        if region is not None and 0 <= offset and offset + nbytes <= region.buffer.nbytes:
+        if region is not None and offset >= 0 and offset + nbytes <= region.buffer.nbytes:
             return int(region.data.ctypes.data + offset)
         raise HostFault(*_bad_address(address, nbytes), self.line, self.file, address)
 
 
 def _bad_address(address: int, nbytes: int) -> tuple[str, str]:
-    number, offset = plan.locate(address)
+    number, _ = plan.locate(address)
     if number >= plan.FIRST_TENSOR_ID:
         return "host_error", "solve() runs on the host: it cannot read or write device memory"
     if address < 4096:

@@ -50,15 +50,17 @@ class _Inliner:
                 self._call(item, f, prefix, rename, depth)
             elif end is not None and item.base == "ret":
                 flat.body.append(Ins("bra.uni", (Sym(end),), rename.name(item.pred), item.negated, item.loc))
-            elif item.base in ("ld", "st") and item.mods[1] == "param" and self._slot(item, f, prefix, bound) is not None:
-                self._transfer(item, self._slot(item, f, prefix, bound) or "", rename)
+            elif slot := self._slot(item, f, prefix, bound):
+                self._transfer(item, slot, rename)
             else:
                 flat.body.append(rename.instruction(item))
         if len(flat.body) > MAX_INSTRUCTIONS:
             raise UnsupportedPtx(f"{f.name} grows beyond {MAX_INSTRUCTIONS} instructions when inlined", f.loc)
 
     def _slot(self, item: Ins, f: Function, prefix: str, bound: dict[str, str]) -> str | None:
-        """Slot prefix that a ld.param or st.param refers to; None for the entry's own parameters."""
+        """Slot prefix that a ld.param or st.param refers to; None for the entry's own parameters and other opcodes."""
+        if item.base not in ("ld", "st") or item.mods[1] != "param":
+            return None
         address = item.args[1] if item.base == "ld" else item.args[0]
         assert isinstance(address, Addr)
         if not isinstance(address.base, Sym):
@@ -157,7 +159,8 @@ def _resolve_slots(flat: Function) -> None:
         if i.base == "ld" and i.mods[1] == "slot":
             _resolve_load(flat, i, pieces, returned)
         elif i.base == "call":
-            args = [Vec(tuple(Reg(f"{a.name}+{o}") for o in sorted(pieces.get(a.name, ())))) for a in i.args[1:] if isinstance(a, Sym)]
+            names = [a.name for a in i.args[1:] if isinstance(a, Sym)]
+            args = [Vec(tuple(Reg(f"{n}+{o}") for o in sorted(pieces.get(n, ())))) for n in names]
             i.args = (i.args[0], *args)
     for i in flat.body:
         if isinstance(i, Ins) and i.base == "call":
@@ -184,8 +187,8 @@ def _resolve_load(flat: Function, i: Ins, pieces: dict[str, list[int]], returned
 
 @dataclass(frozen=True)
 class CallArgument:
-    """One argument of an external call in the call buffer: its place and size in bytes, and the registers it is made of,
-    each with its own place."""
+    """One argument of an external call in the call buffer: its place and size in bytes, and the registers that it is
+    made of, each with its own place."""
 
     place: int
     nbytes: int

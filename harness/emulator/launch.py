@@ -50,7 +50,14 @@ class Launcher:
         self._stop = ctypes.c_int32(_RUNS_ON)
 
     def launch(
-        self, kernel: Compiled, grid: Index3, block: Index3, dynamic_shared: int, args: bytes, budget: int, seconds: float
+        self,
+        kernel: Compiled,
+        grid: Index3,
+        block: Index3,
+        dynamic_shared: int,
+        args: bytes,
+        budget: int,
+        seconds: float,
     ) -> Outcome:
         """Run the grid to its end, or to its first fault.
 

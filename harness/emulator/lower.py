@@ -1,4 +1,6 @@
-"""PTX in SSA form -> LLVM IR of one function that steps one warp: @kernel(ctx, warp) -> DONE, BARRIER, YIELD, FAULT, CALL.
+"""PTX in SSA form -> LLVM IR of one function that steps one warp.
+
+    @kernel(ctx, warp) -> DONE, BARRIER, YIELD, FAULT or CALL
 
 Theory of operation
 -------------------
@@ -143,7 +145,7 @@ class Lowering(Suspender):
         return self.warp_value("initial")
 
     def _instruction(self, i: Ins) -> None:
-        handler = HANDLERS.get(i.base)
+        handler = HANDLERS.get(f"{i.base}.{i.mods[-1]}") or HANDLERS.get(i.base)
         if handler is None:
             raise UnsupportedPtx(f"instruction {i.op}", i.loc)
         self.ins = i

@@ -120,7 +120,7 @@ def _insert_phis(blocks: list[Block], sites: dict[str, list[Block]], renamed: se
                     assert runner.idom is not None
                     runner = runner.idom
     for r in renamed:
-        todo = list(dict.fromkeys(sites[r])) + [blocks[0]]
+        todo = [*dict.fromkeys(sites[r]), blocks[0]]
         placed: set[Block] = set()
         while todo:
             for b in frontier[todo.pop()]:
