@@ -96,7 +96,9 @@ class Suspender(Emitter):
             resume.append(f"  store {kind} %s{self.n + 1}, ptr %{variable}")
             self.n += 1
 
-        for name in self.frame_set[target]:
+        # Lanes that wait elsewhere will need what their own blocks read.
+        needed = {name for b in (target, *waiting) for name in self.frame_set[b]}
+        for name in sorted(needed):
             if name not in skip:
                 variable = self.alloca_of(name)
                 transfer(name, self.allocas[variable], variable)
