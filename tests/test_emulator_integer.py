@@ -140,6 +140,26 @@ def _dot2(kind_a: str, kind_b: str, high: bool) -> object:
     return lambda a, b, c: c + sum(part(a, k, 16, kind_a) * part(b, k + 2 * high, 8, kind_b) for k in range(2))
 
 
+def _differences(kind: str, total: bool) -> object:
+    def model(a: int, b: int, c: int) -> int:
+        x, y = ([_signed(v >> 8 * k, 8) if kind == "s32" else v >> 8 * k & 255 for k in range(4)] for v in (a, b))
+        apart = [abs(p - q) for p, q in zip(x, y, strict=True)]
+        return c + sum(apart) if total else sum(v << 8 * k for k, v in enumerate(apart))
+
+    return model
+
+
+def _packed(op: str, kind: str) -> object:
+    """An operation on each half of a word."""
+    f = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "min": min, "max": max}[op]
+
+    def model(a: int, b: int) -> int:
+        parts = [[_signed(v >> s, 16) if kind == "s16x2" else v >> s & 0xFFFF for v in (a, b)] for s in (0, 16)]
+        return sum((f(*part) & 0xFFFF) << 16 * k for k, part in enumerate(parts))
+
+    return model
+
+
 def _arithmetic(kind: str) -> list[Row]:
     bits, two = BITS[kind], (kind, kind)
     wide = kind[0] + str(2 * bits)
@@ -229,6 +249,9 @@ _SHORT = [
     Row("add.sat.s32", "s32", ("s32", "s32"), lambda a, b: _clamp(a + b, "s32")),
     Row("sub.sat.s32", "s32", ("s32", "s32"), lambda a, b: _clamp(a - b, "s32")),
     Row("mad.hi.sat.s32", "s32", ("s32",) * 3, lambda a, b, c: _clamp((a * b >> 32) + c, "s32")),
+    *(Row(f"vabsdiff4.u32.{k}.{k}{add}", "b32", THREE, _differences(k, bool(add))) for k in ("s32", "u32") for add in ("", ".add")),
+    *(Row(f"{op}.{k}", "b32", ("b32", "b32"), _packed(op, k)) for op in ("add", "min", "max") for k in ("s16x2", "u16x2")),
+    Row("max.s32.relu", "s32", ("s32", "s32"), lambda a, b: max(a, b, 0)),
     Row("max.relu.s32", "s32", ("s32", "s32"), lambda a, b: max(a, b, 0)),
     Row("min.relu.s32", "s32", ("s32", "s32"), lambda a, b: max(min(a, b), 0)),
 ]  # fmt: skip

@@ -105,18 +105,18 @@ def _connect(b: Block, following: Block | None, by_label: dict[str, Block], bloc
         else:
             b.succ = [following]
     elif i.base == "bra":
-        assert isinstance(i.args[0], Sym)
-        target = by_label[i.args[0].name]
+        target = _labelled(i, i.args[0] if i.args else None, by_label)
         if i.pred and following is not None and following is not target:
             b.succ = [target, following]
         else:
             b.succ, b.branch = [target], None
     elif i.base == "brx":
-        unique = list(dict.fromkeys(by_label[t] for t in i.targets))
-        b.succ = unique
+        b.succ = list(dict.fromkeys(_labelled(i, Sym(t), by_label) for t in i.targets))
     elif i.pred:  # guarded ret, exit or trap: a branch to a block of its own
         out = Block("$out", branch=Ins(i.op, i.args, loc=i.loc))
-        assert following is not None
+        if following is None:  # the function ends here: lanes without the guard return as well
+            following = Block("$end", branch=Ins("ret", (), loc=i.loc))
+            blocks.append(following)
         b.branch = Ins("bra", (Sym("$out"),), i.pred, i.negated, i.loc)
         b.succ = [out, following]
         blocks.append(out)
@@ -125,6 +125,13 @@ def _connect(b: Block, following: Block | None, by_label: dict[str, Block], bloc
         i.targets = tuple(by_label[t].label for t in i.targets)
     for s in b.succ:
         s.pred.append(b)
+
+
+def _labelled(i: Ins, o: object, by_label: dict[str, Block]) -> Block:
+    """The block that a branch names."""
+    if not isinstance(o, Sym) or o.name not in by_label:
+        raise UnsupportedPtx(f"{i.op} to {o.name if isinstance(o, Sym) else o}, which is no label of the function", i.loc)
+    return by_label[o.name]
 
 
 def _own_exits(blocks: list[Block]) -> None:

@@ -14,7 +14,7 @@ from harness.emulator import layout as L
 from harness.emulator.cfg import Block
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.layout import Context, Warp
-from harness.emulator.ptx import Function, Imm, Ins, Module, Not, Operand, Reg, Sym, Vec, is_special
+from harness.emulator.ptx import Addr, Function, Imm, Ins, Module, Not, Operand, Reg, Sym, Vec, is_special
 from harness.emulator.ssa import UNDEFINED, registers
 from harness.emulator.types import BITS, IOTA, LANE_MASKS, LL_TYPES, immediate_text
 from harness.emulator.uniform import Flow, Shape, special_varies
@@ -48,6 +48,39 @@ class Layout:
     functions: dict[str, int] = field(default_factory=dict)  # kernel -> the value of its address
 
 
+def _roots(blocks: list[Block]) -> dict[str, Operand]:
+    """Registers that only rename another register or a symbol."""
+    renaming = (i for b in blocks for i in b.ins if i.base in ("mov", "cvta") and len(i.args) == 2 and not i.pred)
+    pairs = (i.args for i in renaming)
+    return {to.name: of for to, of in pairs if isinstance(to, Reg) and isinstance(of, Reg | Sym)}
+
+
+def _compared(blocks: list[Block]) -> Compared:
+    roots = _roots(blocks)
+    cas = (i for b in blocks for i in b.ins if i.base == "atom" and "cas" in i.mods)
+    return Compared(roots, frozenset(_root(i.args[1], roots) for i in cas))
+
+
+def _root(o: Operand, roots: dict[str, Operand]) -> tuple[Operand, int]:
+    """What an address is made of, behind any renaming, and its offset."""
+    base, offset = (o.base, o.offset) if isinstance(o, Addr) else (o, 0)
+    while isinstance(base, Reg) and base.name in roots:
+        base = roots[base.name]  # type: ignore[assignment]
+    return base, offset
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The addresses of a function's compare-and-swaps. A plain read of one is the usual start of its loop, and
+    harmless: a stale value only makes the first attempt fail."""
+
+    roots: dict[str, Operand]
+    places: frozenset[tuple[Operand, int]]
+
+    def __contains__(self, address: Operand) -> bool:
+        return _root(address, self.roots) in self.places
+
+
 class Emitter:
     """The state of one function's text, and what the opcode handlers write it with."""
 
@@ -68,6 +101,7 @@ class Emitter:
         self.cache: dict[object, str] = {}
         self.products: dict[str, tuple[str, str, bool]] = {}  # result of a contractible mul -> its factors
         self.use_count: dict[str, int] = {}
+        self.compared = _compared(blocks)  # places that a compare-and-swap updates
         self.crossing: set[str] = set()  # registers that live in allocas
         self.mask = "-1"
         self.ins: Ins = Ins("nop", ())
@@ -183,11 +217,12 @@ class Emitter:
 
     def put(self, o: Operand, value: str, kind: str, scalar: bool = False, signed: bool = False) -> None:
         """Define a destination register with a value of LLVM type `kind`."""
-        if isinstance(o, Sym):  # `_`: thrown away
+        if isinstance(o, Sym) and o.name == "_":  # thrown away
             return
         if isinstance(o, Vec):
             raise UnsupportedPtx(f"vector destination of {self.ins.op}", self.ins.loc)
-        assert isinstance(o, Reg)
+        if not isinstance(o, Reg):
+            raise UnsupportedPtx(f"destination of {self.ins.op}", self.ins.loc)
         name, own = o.name, self.ll(o.name)
         varying = name in self.flow.varying and not self.shape.single
         if varying and (scalar or not self.vec):
@@ -244,6 +279,9 @@ class Emitter:
         for table in (places.shared, places.local, places.variables, places.functions):
             if name in table:
                 return table[name]
+        for p in self.f.params:  # in parameter space; taken by __grid_constant__ even where nobody uses it
+            if p.name == name:
+                return p.offset
         raise UnsupportedPtx(f"symbol {name}", self.ins.loc)
 
     def register_value(self, name: str, vec: bool) -> str:

@@ -59,12 +59,11 @@ class _Inliner:
 
     def _slot(self, item: Ins, f: Function, prefix: str, bound: dict[str, str]) -> str | None:
         """Slot prefix that a ld.param or st.param refers to; None for the entry's own parameters and other opcodes."""
-        if item.base not in ("ld", "st") or item.mods[1] != "param":
+        if item.base not in ("ld", "st") or item.mods[1:2] != ("param",):
             return None
-        address = item.args[1] if item.base == "ld" else item.args[0]
-        assert isinstance(address, Addr)
-        if not isinstance(address.base, Sym):
-            raise UnsupportedPtx("parameter space through a register", item.loc)
+        address = item.args[item.base == "ld"] if len(item.args) == 2 else None
+        if not isinstance(address, Addr) or not isinstance(address.base, Sym):
+            raise UnsupportedPtx(f"instruction {item.op} with these operands (parameters are named, not pointed to)", item.loc)
         name = address.base.name
         if name in bound:
             return bound[name]
@@ -78,6 +77,8 @@ class _Inliner:
         assert isinstance(address, Addr)
         assert isinstance(address.base, Sym)
         kind = item.mods[-1]
+        if kind not in SIZES:
+            raise UnsupportedPtx(f"instruction {item.op}", item.loc)
         values = value.items if isinstance(value, Vec) else (value,)
         for n, v in enumerate(values):
             key = f"{slot}+{address.base.offset + address.offset + n * SIZES[kind]}"
@@ -101,6 +102,8 @@ class _Inliner:
         if item.pred:
             raise UnsupportedPtx("guarded call", item.loc)
         self.copies += 1
+        if len(arguments) != len(callee.params) or len(item.returns) != len(callee.returns):
+            raise UnsupportedPtx(f"call of {target.name} with another number of arguments than it takes", item.loc)
         bound = {p.name: a for p, a in zip(callee.params, arguments, strict=True)}
         bound |= {r: prefix + a for r, a in zip(callee.returns, item.returns, strict=True)}
         end = f"$call_end{self.copies}"
@@ -156,7 +159,7 @@ def _resolve_slots(flat: Function) -> None:
     for i in flat.body:
         if not isinstance(i, Ins):
             continue
-        if i.base == "ld" and i.mods[1] == "slot":
+        if i.base == "ld" and i.mods[1:2] == ("slot",):
             _resolve_load(flat, i, pieces, returned)
         elif i.base == "call":
             names = [a.name for a in i.args[1:] if isinstance(a, Sym)]

@@ -29,7 +29,7 @@ from harness.emulator.emitter import HANDLERS, MEMORY_LIKE, Handler
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.layout import Context, Warp
 from harness.emulator.ptx import Ins, Reg, Sym
-from harness.emulator.ssa import UNDEFINED, definitions, live_in, uses
+from harness.emulator.ssa import UNDEFINED, definitions, has_result, live_in, uses
 from harness.emulator.suspension import Suspender
 from harness.emulator.uniform import agenda
 
@@ -122,8 +122,9 @@ class Lowering(Suspender):
         if b.loop is not None and b.loop.header is b:
             self.take_fuel(b)
         for i in b.ins:
-            if i.base in ("bar", "barrier") and i.mods[1] != "warp":
-                HANDLERS["bar"](self, i)
+            if i.base in ("bar", "barrier") and i.mods[1:2] != ("warp",):
+                self.ins = i
+                self._instruction(i)
                 self.suspend(b, L.BARRIER, i)
                 return
             if i.base == "call" and self.shape.single:
@@ -150,11 +151,18 @@ class Lowering(Suspender):
             raise UnsupportedPtx(f"instruction {i.op}", i.loc)
         self.ins = i
         names = definitions(i, self.types)
-        self.vec = not self.shape.single and bool(names) and names[0] in self.flow.varying
-        if i.pred and i.base in MEMORY_LIKE:
-            self._guarded(i, handler, names)
-        else:
-            handler(self, i)
+        if names:
+            self.vec = not self.shape.single and names[0] in self.flow.varying
+        else:  # a result that is thrown away
+            self.vec = has_result(i) and not all(self.is_uniform(a) for a in i.args[1:])
+        try:
+            if i.pred and i.base in MEMORY_LIKE:
+                self._guarded(i, handler, names)
+            else:
+                handler(self, i)
+        except (IndexError, KeyError, ValueError, TypeError, AttributeError, StopIteration) as error:
+            # Handlers take instructions apart as the PTX ISA spells them; inline assembly may spell anything.
+            raise UnsupportedPtx(f"instruction {i.op} with these operands or modifiers", i.loc) from error
 
     def _guarded(self, i: Ins, handler: Handler, names: list[str]) -> None:
         """Run a memory or warp instruction for the lanes whose guard holds, if there are any."""

@@ -7,6 +7,8 @@ Approximate functions are polynomials of our own (approx.py), within the error t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from harness.emulator import approx, rounding
 from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
@@ -221,6 +223,8 @@ def abs_neg(lo: Emitter, i: Ins) -> None:
 
 @handles("min", "max")
 def min_max(lo: Emitter, i: Ins) -> None:
+    if i.mods[-1] == "relu":  # min.s32.relu and min.relu.s32 are both in use
+        i = replace(i, mods=(i.base, "relu", i.mods[-2]))
     kind = _kind(i)
     values = _operands(lo, i, kind)
     if i.mods[-1] in _FLOATS:
@@ -233,7 +237,9 @@ def min_max(lo: Emitter, i: Ins) -> None:
         _finish(lo, i, value, kind)
         return
     name = ("s" if i.mods[-1][0] == "s" else "u") + i.base
-    value = lo.call(name, kind, *values)
+    value = values[0]
+    for other in values[1:]:
+        value = lo.call(name, kind, value, other)
     if "relu" in i.mods:
         value = lo.call("smax", kind, value, lo.constant(0, kind))
     lo.put(i.args[0], value, kind)
@@ -595,8 +601,7 @@ def mov(lo: Emitter, i: Ins) -> None:
             kind = lo.ll(target.name)
         if isinstance(source, Imm) and not source.bits and i.mods[-1] not in _FLOATS and kind in ("float", "double"):
             kind = f"i{BITS[kind]}"  # an integer literal moved as bits
-        if isinstance(source, Reg | Imm | Sym | Not):
-            lo.put(target, lo.get(source, kind), kind)
+        lo.put(target, lo.get(source, kind), kind)
 
 
 def _unpack(lo: Emitter, i: Ins, target: Vec, source: Operand) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from harness.emulator import approx, rounding
+from harness.emulator import approx, ops_packed, rounding
 from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.ptx import Ins
 from harness.emulator.types import BITS, LL_TYPES
 
 _FLOAT = {"f16": "half", "f32": "float", "f64": "double"}
+_INTEGERS = {f"{sign}{bits}" for sign in "usb" for bits in (8, 16, 32, 64)}
 _TO_INTEGRAL = {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
 @handles("cvt")
 def cvt(lo: Emitter, i: Ins) -> None:
     target, source = i.mods[-2], i.mods[-1]
-    known = all(k in _FLOAT or k[0] in "usb" for k in (target, source)) and len(i.args) == 2
+    if ops_packed.convert(lo, i):
+        return
+    known = all(k in _FLOAT or k in _INTEGERS for k in (target, source)) and len(i.args) == 2
     odd = {"rna", "relu", "rs", "satfinite"} & set(i.mods)
     if not known or odd:
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)

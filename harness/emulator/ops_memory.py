@@ -29,7 +29,8 @@ def _space(i: Ins) -> str:
 
 def _address(lo: Emitter, o: Operand, kind: str, vec: bool) -> str:
     """base + offset as i32 or i64."""
-    assert isinstance(o, Addr)
+    if not isinstance(o, Addr):
+        raise UnsupportedPtx(f"address of {lo.ins.op}", lo.ins.loc)
     if isinstance(o.base, Sym | Imm):
         value = o.base.value if isinstance(o.base, Imm) else lo.symbol(o.base.name) + o.base.offset
         text = str(value + o.offset)
@@ -82,9 +83,10 @@ def load(lo: Emitter, i: Ins) -> None:
 
 def _put(lo: Emitter, d: Operand, value: str, bits: int, vector: bool, signed: bool) -> None:
     """Define one destination from bits as they lie in memory."""
-    if isinstance(d, Sym):
+    if isinstance(d, Sym) and d.name == "_":
         return
-    assert isinstance(d, Reg)
+    if not isinstance(d, Reg):
+        raise UnsupportedPtx(f"destination of {lo.ins.op}", lo.ins.loc)
     own = lo.ll(d.name)
     value = lo.cast(value, f"i{bits}", f"i{BITS[own]}", vector, signed)
     outer, lo.vec = lo.vec, vector
@@ -130,7 +132,7 @@ def _values(lo: Emitter, struct: str, kind: str, n: int) -> list[str]:
 def _load_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> tuple[list[str], bool]:
     """n values and whether they are vectors."""
     bits, insn = 8 * nbytes, lo.number(i)
-    ordered = bool(_ORDERED & set(i.mods))
+    ordered = bool(_ORDERED & set(i.mods)) or i.args[1] in lo.compared
     uniform = lo.is_uniform(i.args[1])
     suffix = f"{nbytes}x{n}"
     scalar, vector = access.values_type(bits, n, vector=False), access.values_type(bits, n, vector=True)

@@ -65,29 +65,38 @@ def _contribute(lo: Emitter, predicate: Operand) -> None:
 
 
 def _check_members(lo: Emitter, i: Ins, o: Operand) -> str:
-    """The member mask, after checking that the running lanes are in it and that every thread it names is running."""
+    """Check that the running lanes are in the member mask and that every thread it names is running. Returns the
+    lanes of each lane's group where lanes have masks of their own, else nothing."""
     if isinstance(o, Imm) and o.value & 0xFFFFFFFF == 0xFFFFFFFF and lo.mask == "-1":
-        return "-1"
+        return ""
     if not lo.is_uniform(o):
-        members = _per_lane_members(lo, i, o)
-    else:
-        members = lo.get(o, "i32", vec=False)
+        return _check_groups(lo, i, o)
+    members = lo.get(o, "i32", vec=False)
     everyone = "-1" if lo.shape.full_warps else lo.warp_value("initial")
     named = lo.let(f"and i32 {members}, {everyone}")
     # A full mask in a warp that has fewer than 32 threads is what everyone writes: absent threads do not count.
     lo.fault_unless(lo.let(f"icmp eq i32 {named}, {lo.mask}"), L.F_SHUFFLE, i)
-    return members
+    return ""
 
 
-def _per_lane_members(lo: Emitter, i: Ins, o: Operand) -> str:
-    """A mask held in a varying register: all running lanes must hold the same one."""
-    v = lo.get(o, "i32", vec=True)
-    first = lo.let(f"call i32 @llvm.cttz.i32(i32 {lo.mask}, i1 false)")
-    one = lo.let(f"extractelement <32 x i32> {v}, i32 {first}")
-    same = lo.let(f"icmp eq <32 x i32> {v}, {lo.splat(one, 'i32')}")
+def _check_groups(lo: Emitter, i: Ins, o: Operand) -> str:
+    """Masks of lanes' own (tiles of a warp): those who name a mask must be all that it names. Returns it for each lane."""
+    masks = lo.get(o, "i32", vec=True)
+    everyone = lo.splat("-1" if lo.shape.full_warps else lo.warp_value("initial"), "i32")
+    named = lo.let(f"and <32 x i32> {masks}, {everyone}")
+    groups = _equal_lanes(lo, masks, "i32")
+    same = lo.let(f"icmp eq <32 x i32> {groups}, {named}")
     bits = lo.let(f"and i32 {lo.let(f'bitcast <32 x i1> {same} to i32')}, {lo.mask}")
     lo.fault_unless(lo.let(f"icmp eq i32 {bits}, {lo.mask}"), L.F_SHUFFLE, i)
-    return one
+    return groups
+
+
+def _equal_lanes(lo: Emitter, value: str, kind: str) -> str:
+    """For each running lane the running lanes with its value."""
+    lo.allocas.setdefault("res", "[128 x i64], align 64")
+    h = access.need(lo, f"match_{kind}", lambda m, name: _match_helper(m, name, kind))
+    lo.emit(f"call void @{h}(<32 x {kind}> {value}, i32 {lo.mask}, ptr %res)")
+    return lo.let("load <32 x i32>, ptr %res, align 4")
 
 
 # -- shuffle
@@ -99,7 +108,7 @@ def shfl(lo: Emitter, i: Ins) -> None:
     if "sync" not in i.mods:
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
     d, a, b, c, members = i.args
-    _check_members(lo, i, members)
+    groups = _check_members(lo, i, members)
     lo.vec = True
     value = lo.get(a, "i32")
     if isinstance(b, Imm) and isinstance(c, Imm):
@@ -108,13 +117,11 @@ def shfl(lo: Emitter, i: Ins) -> None:
         result = lo.let(f"shufflevector <32 x i32> {value}, <32 x i32> poison, <32 x i32> <{order}>")
         lanes = "<" + ", ".join(f"i32 {s if valid else lane}" for lane, (s, valid) in enumerate(source)) + ">"
         valid = "<" + ", ".join(f"i1 {'true' if v else 'false'}" for _, v in source) + ">"
-        constant_sources = sum(1 << (s if v else lane) for lane, (s, v) in enumerate(source)) if mode == "bfly" else 0
     else:
         lanes, valid = _source_lanes(lo, mode, lo.get(b, "i32"), lo.get(c, "i32"))
         result = _permute(lo, value, lanes)
-        constant_sources = 0
-    if lo.mask != "-1":
-        _check_sources(lo, i, lanes, constant_sources)
+    if lo.mask != "-1" or groups:
+        _check_sources(lo, i, lanes, groups or lo.splat(lo.mask, "i32"))
     target = d.first if isinstance(d, Pair) else d
     lo.put(target, result, "i32")
     if isinstance(d, Pair):
@@ -185,10 +192,9 @@ def _source_lanes(lo: Emitter, mode: str, b: str, c: str) -> tuple[str, str]:
     return lo.let(f"select <32 x i1> {valid}, {t} {j}, {t} {IOTA}"), valid
 
 
-def _check_sources(lo: Emitter, i: Ins, lanes: str, constant_sources: int) -> None:
-    """Every running lane must read from a running lane; a value from any other is undefined."""
+def _check_sources(lo: Emitter, i: Ins, lanes: str, running: str) -> None:
+    """Every running lane must read from a running lane of its group; a value from any other is undefined."""
     one = lo.let(f"shl <32 x i32> splat (i32 1), {lanes}")
-    running = lo.splat(lo.mask, "i32")
     hit = lo.let(f"icmp ne <32 x i32> {lo.let(f'and <32 x i32> {one}, {running}')}, zeroinitializer")
     bits = lo.let(f"bitcast <32 x i1> {hit} to i32")
     ok = lo.let(f"icmp eq i32 {lo.let(f'and i32 {bits}, {lo.mask}')}, {lo.mask}")
@@ -203,10 +209,13 @@ def vote(lo: Emitter, i: Ins) -> None:
     if "sync" not in i.mods:
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
     d, predicate, members = i.args
-    _check_members(lo, i, members)
+    groups = _check_members(lo, i, members)
     negated = isinstance(predicate, Not)
     bits = lo.lane_bits(predicate.reg if isinstance(predicate, Not) else predicate, negated)
     bits = lo.let(f"and i32 {bits}, {lo.mask}")
+    if groups:
+        _group_vote(lo, i, bits, groups)
+        return
     if "ballot" in i.mods:
         lo.put(d, bits, "i32", scalar=True)
         return
@@ -215,6 +224,21 @@ def vote(lo: Emitter, i: Ins) -> None:
     mode = next(m for m in i.mods if m in ("all", "any", "uni"))
     value = {"all": lambda: every, "any": lambda: lo.let(f"xor i1 {none}, true"), "uni": lambda: lo.let(f"or i1 {every}, {none}")}[mode]()
     lo.put(d, value, "i1", scalar=True)
+
+
+def _group_vote(lo: Emitter, i: Ins, bits: str, groups: str) -> None:
+    """The vote of each lane's group."""
+    t, lo.vec = "<32 x i32>", True
+    own = lo.let(f"and {t} {lo.splat(bits, 'i32')}, {groups}")
+    every, none = lo.let(f"icmp eq {t} {own}, {groups}"), lo.let(f"icmp eq {t} {own}, zeroinitializer")
+    if "ballot" in i.mods:
+        lo.put(i.args[0], own, "i32")
+    elif "all" in i.mods:
+        lo.put(i.args[0], every, "i1")
+    elif "any" in i.mods:
+        lo.put(i.args[0], lo.let(f"xor <32 x i1> {none}, splat (i1 true)"), "i1")
+    else:
+        lo.put(i.args[0], lo.let(f"or <32 x i1> {every}, {none}"), "i1")
 
 
 @handles("activemask")
@@ -226,10 +250,10 @@ def activemask(lo: Emitter, i: Ins) -> None:
 def elect(lo: Emitter, i: Ins) -> None:
     """The lowest running lane."""
     d, members = i.args
-    _check_members(lo, i, members)
+    if _check_members(lo, i, members) or not isinstance(d, Pair):
+        raise UnsupportedPtx(f"instruction {i.op} with masks of lanes' own, or without a predicate", i.loc)
     lo.vec = True
     first = lo.let(f"call i32 @llvm.cttz.i32(i32 {lo.mask}, i1 false)")
-    assert isinstance(d, Pair)
     lo.put(d.first, first, "i32", scalar=True)
     lo.put(d.second, lo.let(f"icmp eq <32 x i32> {IOTA}, {lo.splat(first, 'i32')}"), "i1")
 
@@ -241,14 +265,37 @@ def redux(lo: Emitter, i: Ins) -> None:
     kind = i.mods[-1]
     if op not in ("add", "and", "or", "xor", "min", "max") or kind not in ("u32", "s32", "b32"):
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
-    _check_members(lo, i, members)
+    groups = _check_members(lo, i, members)
     sign = "s" if kind == "s32" else "u"
     name = sign + op if op in ("min", "max") else op
     neutral = {"add": 0, "or": 0, "xor": 0, "and": -1, "umin": -1, "umax": 0, "smin": 0x7FFFFFFF, "smax": -0x80000000}[name]
     v = lo.get(a, "i32", vec=True)
-    v = lo.let(f"select <32 x i1> {lo.lane_vector(lo.mask)}, <32 x i32> {v}, <32 x i32> splat (i32 {neutral})")
     lo.declare(f"declare i32 @llvm.vector.reduce.{name}.v32i32(<32 x i32>)")
+    if groups:
+        h = access.need(lo, f"redux_{name}", lambda m, helper: _group_redux_helper(m, helper, name, neutral))
+        lo.emit(f"call void @{h}(<32 x i32> {v}, <32 x i32> {groups}, i32 {lo.mask}, ptr %res)")
+        lo.vec = True
+        lo.put(d, lo.let("load <32 x i32>, ptr %res, align 4"), "i32")
+        return
+    v = lo.let(f"select <32 x i1> {lo.lane_vector(lo.mask)}, <32 x i32> {v}, <32 x i32> splat (i32 {neutral})")
     lo.put(d, lo.let(f"call i32 @llvm.vector.reduce.{name}.v32i32(<32 x i32> {v})"), "i32", scalar=True)
+
+
+def _group_redux_helper(m: access.Needs, name: str, op: str, neutral: int) -> str:
+    """Each lane's group reduced: once for every lane, which is simple and rare."""
+    f = Fn(f"define internal void @{name}(<32 x i32> %v, <32 x i32> %groups, i32 %mask, ptr %res) noinline {{")
+    f("entry:\n  %gs = alloca <32 x i32>\n  store <32 x i32> %groups, ptr %gs")
+
+    def lane(k: str) -> None:
+        group = f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr %gs, i32 {k}')}")
+        lanes = f.let(f"bitcast i32 {group} to <32 x i1>")
+        own = f.let(f"select <32 x i1> {lanes}, <32 x i32> %v, <32 x i32> splat (i32 {neutral})")
+        value = f.let(f"call i32 @llvm.vector.reduce.{op}.v32i32(<32 x i32> {own})")
+        f(f"  store i32 {value}, ptr {f.let(f'getelementptr i32, ptr %res, i32 {k}')}")
+
+    f.each_lane("%mask", lane)
+    f("  ret void")
+    return f.text()
 
 
 @handles("match", guarded_by_branch=True)
@@ -256,20 +303,16 @@ def match(lo: Emitter, i: Ins) -> None:
     """match.any: lanes with this lane's value; match.all: all lanes if they agree, else none."""
     d, a, members = i.args
     kind = "i64" if i.mods[-1] == "b64" else "i32"
-    _check_members(lo, i, members)
+    groups = _check_members(lo, i, members) or lo.splat(lo.mask, "i32")
     v = lo.get(a, kind, vec=True)
     lo.vec = True
-    res = "%res"
-    lo.allocas.setdefault("res", "[128 x i64], align 64")
-    h = access.need(lo, f"match_{kind}", lambda m, name: _match_helper(m, name, kind))
-    lo.emit(f"call void @{h}(<32 x {kind}> {v}, i32 {lo.mask}, ptr {res})")
-    groups = lo.let(f"load <32 x i32>, ptr {res}, align 4")
+    found = lo.let(f"and <32 x i32> {_equal_lanes(lo, v, kind)}, {groups}")
     if "any" in i.mods:
-        lo.put(d, groups, "i32")
+        lo.put(d, found, "i32")
         return
-    agree = lo.let(f"icmp eq <32 x i32> {groups}, {lo.splat(lo.mask, 'i32')}")
+    agree = lo.let(f"icmp eq <32 x i32> {found}, {groups}")
     target = d.first if isinstance(d, Pair) else d
-    lo.put(target, lo.let(f"select <32 x i1> {agree}, <32 x i32> {groups}, <32 x i32> zeroinitializer"), "i32")
+    lo.put(target, lo.let(f"select <32 x i1> {agree}, <32 x i32> {found}, <32 x i32> zeroinitializer"), "i32")
     if isinstance(d, Pair):
         lo.put(d.second, agree, "i1")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from harness import plan
-from harness.emulator import jit, ops_arith, ops_convert, ops_limbs, ops_memory, ops_warp, schedule, ssa, uniform
+from harness.emulator import jit, ops_arith, ops_convert, ops_limbs, ops_memory, ops_packed, ops_warp, schedule, ssa, uniform
 from harness.emulator import layout as L
 from harness.emulator.cfg import build
 from harness.emulator.emitter import Layout
@@ -17,7 +17,7 @@ from harness.emulator.lower import Lowered, Lowering
 from harness.emulator.ptx import Function, Ins, Module, Variable, layout_shared
 from harness.emulator.uniform import Shape
 
-_HANDLER_MODULES = (ops_arith, ops_convert, ops_limbs, ops_memory, ops_warp)  # importing them fills the table
+_HANDLER_MODULES = (ops_arith, ops_convert, ops_limbs, ops_memory, ops_packed, ops_warp)  # importing them fills the table
 KERNEL_ADDRESS = 3 << L.WINDOW_BITS  # the value of a kernel's address in solve(): KERNEL_ADDRESS + number
 OUTLINE_ABOVE = 2500  # instructions; larger functions call the memory helpers instead of inlining them
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from harness.emulator.errors import UnsupportedPtx
 
+MAX_SCOPED_RANGE = 1024  # registers of one .reg %r<N> inside of a nested scope
 FIRST_VARIABLE_ID = 16  # buffer ids of .global and .const variables: 16, 17, ... in order of appearance
 
 
@@ -268,7 +269,7 @@ _VAR_DECL = re.compile(
 )
 _GUARD = re.compile(r"@(!?)(%?[\w$.]+)\s+(.*)", re.S)
 _PARAM = re.compile(
-    r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s*(?:\.\w+\s*)*(?:\.align\s+\d+\s*)?)?([\w$]+)\s*(\[\s*(\d*)\s*\])?"
+    r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s*(?:\.(?:global|shared|local|const)\s*)?(?:\.align\s+\d+\s*)?)?([\w$]+)\s*(\[\s*(\d*)\s*\])?"
 )
 _HEADER = re.compile(r"(?:\.(?:extern|visible|weak|common)\s+)*\.(entry|func)\b", re.S)
 
@@ -294,7 +295,7 @@ class _Parser:
             if rest.startswith((".version", ".target", ".address_size")):
                 line = self._until("\n")
                 if line.startswith(".target"):
-                    self.m.target = line.split()[1].rstrip(",")
+                    self.m.target = line.removeprefix(".target").strip().split(",")[0]
             elif rest.startswith((".loc ", ".loc\t")):
                 self._loc_directive()
             elif rest.startswith(".section"):
@@ -383,7 +384,7 @@ class _Parser:
 
     def _body(self, f: Function) -> None:
         self.scopes: list[dict[str, str]] = [{}]
-        self.ranges: list[tuple[str, str]] = []  # (prefix, type) of .reg %r<N>
+        self.ranges: list[tuple[str, int, str]] = []  # (prefix, count, type) of .reg %r<N>
         self.f = f
         branch_targets: dict[str, tuple[str, ...]] = {}
         first_loc = True
@@ -405,7 +406,7 @@ class _Parser:
                 self.pos = m.end()
                 self._skip_space()
                 if self.text.startswith(".branchtargets", self.pos):
-                    names = self._until(";").split(None, 1)[1]
+                    names = self._until(";").removeprefix(".branchtargets")
                     branch_targets[m[1]] = tuple(n.strip() for n in names.split(","))
                 elif self.text.startswith(".callprototype", self.pos):
                     self._until(";")
@@ -415,8 +416,9 @@ class _Parser:
                 self._statement(self._until(";"))
         for i in f.body:
             if isinstance(i, Ins) and i.base == "brx":
-                table = i.args[1]
-                assert isinstance(table, Sym)
+                table = i.args[1] if len(i.args) == 2 else None
+                if not isinstance(table, Sym) or table.name not in branch_targets:
+                    raise UnsupportedPtx(f"{i.op} without a table of labels", i.loc)
                 i.targets = branch_targets[table.name]
 
     def _loc_directive(self) -> None:
@@ -445,7 +447,7 @@ class _Parser:
             return
         pred, negated = "", False
         if m := _GUARD.match(text):
-            negated, pred, text = m[1] == "!", self._reg_name(m[2]), m[3]
+            negated, pred, text = m[1] == "!", self._declared(m[2]), m[3]
         parts = text.split(None, 1)
         op = parts[0]
         if op == "call" or op.startswith("call."):
@@ -470,6 +472,8 @@ class _Parser:
         returns: tuple[str, ...] = ()
         if parts and parts[0].startswith("("):
             returns = tuple(self._scoped(n.strip()) for n in parts.pop(0)[1:-1].split(",") if n.strip())
+        if not parts:
+            raise UnsupportedPtx(f"{op} of nothing", self.loc)
         target = self._operand(parts.pop(0))
         names: tuple[Sym, ...] = ()
         if parts and parts[0].startswith("("):
@@ -481,8 +485,12 @@ class _Parser:
             raise UnsupportedPtx(f"register of type .{kind}", self.loc)
         for name in names.split(","):
             name = name.strip()
-            if m := re.match(r"(%?[\w$]+)<(\d+)>$", name):
-                self.ranges.append((m[1], kind))
+            m = re.match(r"(%?[\w$]+)<(\d+)>$", name)
+            if m and len(self.scopes) == 1:
+                self.ranges.append((m[1], int(m[2]), kind))
+            elif m:
+                for n in range(min(int(m[2]), MAX_SCOPED_RANGE)):
+                    self.f.reg_types[self._declare(f"{m[1]}{n}")] = kind
             else:
                 self.f.reg_types[self._declare(name)] = kind
 
@@ -512,24 +520,31 @@ class _Parser:
     def _reg_name(self, name: str) -> str:
         full = self._scoped(name)
         if full not in self.f.reg_types:
-            for prefix, kind in self.ranges:
-                if full.startswith(prefix) and full[len(prefix) :].isdigit():
+            for prefix, count, kind in self.ranges:
+                number = full[len(prefix) :]
+                if full.startswith(prefix) and number.isdecimal() and int(number) < count:
                     self.f.reg_types[full] = kind
                     break
+        return full
+
+    def _declared(self, name: str) -> str:
+        """Full name of a register that must exist."""
+        full = self._reg_name(name)
+        if full not in self.f.reg_types and not is_special(full):
+            raise UnsupportedPtx(f"register {name}, which is not declared", self.loc)
         return full
 
     def _operand(self, text: str) -> Operand:
         text = text.strip()
         c = text[0] if text else ""
         if c == "%" and "|" not in text and "+" not in text:
-            name = self._reg_name(text)
-            return Reg(name)
+            return Reg(self._declared(text))
         if c == "[":
             return self._address(text[1:-1].strip())
         if c == "{":
             return Vec(tuple(self._operand(t) for t in split_commas(text[1:-1])))
         if c == "!":
-            return Not(Reg(self._reg_name(text[1:].strip())))
+            return Not(Reg(self._declared(text[1:].strip())))
         if c == "(":
             return self._operand(text[1:-1])
         if "|" in text:
@@ -578,9 +593,11 @@ def _immediate(text: str) -> Imm | None:
         return Imm(int(text[2:], 16), 32)
     if re.match(r"0[dD][0-9a-fA-F]{16}$", text):
         return Imm(int(text[2:], 16), 64)
-    if m := re.match(r"(-?)(0x[0-9a-fA-F]+|0b[01]+|\d+)U?$", text):
+    if m := re.match(r"(-?)(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$", text):
         digits = m[2]
-        value = int(digits, 8) if re.match(r"0[0-7]+$", digits) else int(digits, 0)
+        if re.match(r"0\d+$", digits):
+            return None if set(digits) & {"8", "9"} else Imm(int(m[1] + digits, 8))
+        value = int(digits, 0)
         return Imm(-value if m[1] else value)
     if re.match(r"-?\d+\.\d*(?:[eE][-+]?\d+)?$", text):
         return Imm(struct.unpack(">Q", struct.pack(">d", float(text)))[0], 64)
@@ -590,6 +607,8 @@ def _immediate(text: str) -> Imm | None:
 def _params(text: str) -> tuple[list[Param], int]:
     params, offset = [], 0
     for align, kind, name, array, count in _PARAM.findall(text):
+        if kind not in SIZES:
+            raise UnsupportedPtx(f"parameter {name} of type .{kind}")
         size = SIZES[kind] * (int(count or 0) if array else 1)
         step = int(align or SIZES[kind])
         offset = (offset + step - 1) // step * step

@@ -104,16 +104,40 @@ def narrow(lo: Emitter, mode: str, value: str, source: str, target: str) -> str:
 
 
 def double_to_half(lo: Emitter, value: str) -> str:
-    """Rounded once, to nearest, by way of a float whose last bit says whether anything was lost: no processor has
-    this conversion, and the library function that would do it is not there."""
+    """Rounded once, to nearest. No processor has this conversion, and the library function for it is not there."""
+    return lo.let(f"fptrunc {lo.T('float')} {to_odd(lo, value)} to {lo.T('half')}")
+
+
+def to_odd(lo: Emitter, value: str) -> str:
+    """A double cut off to a float whose last bit says whether anything was lost: rounding that to a half is rounding
+    the double itself."""
     short = narrow(lo, "rz", value, "double", "float")
     lost = _compare(lo, "one", "double", _widen(lo, short, "float"), value)
-    bits = lo.let(f"bitcast {lo.T('float')} {short} to {lo.T('i32')}")
-    sticky = lo.let(f"or {lo.T('i32')} {bits}, {lo.let(f'zext {lo.T(_BIT)} {lost} to {lo.T(_INT)}')}")
-    return lo.let(f"fptrunc {lo.T('float')} {lo.let(f'bitcast {lo.T(_INT)} {sticky} to {lo.T(_FLOAT)}')} to {lo.T('half')}")
+    return _with_last_bit(lo, short, lost, "float")
 
 
-_BIT, _INT, _FLOAT = "i1", "i32", "float"
+def fused_to_odd(lo: Emitter, a: str, b: str, c: str) -> str:
+    """a * b + c of halves held as floats, in a float as `to_odd` gives it."""
+    x, y, z = (_widen(lo, v, "float") for v in (a, b, c))
+    total, error = _two_sum(lo, _op(lo, "fmul", x, y), z)
+    zero = lo.constant(0.0, "double")
+    lost = _compare(lo, "one", "double", error, zero)
+    # Towards zero first: one step back where the error points there.
+    apart = _compare(lo, "olt", "double", _op(lo, "fmul", lo.call("copysign", "double", lo.constant(1.0, "double"), total), error), zero)
+    t = lo.T("i64")
+    bits = lo.let(f"bitcast {lo.T('double')} {total} to {t}")
+    bits = lo.let(f"sub {t} {bits}, {lo.let(f'zext {lo.T(_BIT)} {apart} to {t}')}")
+    return to_odd(lo, _with_last_bit(lo, lo.let(f"bitcast {t} {bits} to {lo.T('double')}"), lost, "double"))
+
+
+_BIT = "i1"
+
+
+def _with_last_bit(lo: Emitter, value: str, lost: str, kind: str) -> str:
+    word = _WORD[kind]
+    bits = lo.let(f"bitcast {lo.T(kind)} {value} to {lo.T(word)}")
+    sticky = lo.let(f"or {lo.T(word)} {bits}, {lo.let(f'zext {lo.T(_BIT)} {lost} to {lo.T(word)}')}")
+    return lo.let(f"bitcast {lo.T(word)} {sticky} to {lo.T(kind)}")
 
 
 def from_integer(lo: Emitter, mode: str, value: str, source: str, signed: bool, target: str) -> str:

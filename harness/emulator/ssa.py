@@ -45,7 +45,7 @@ def registers(o: Operand) -> list[str]:
 def definitions(i: Ins, types: dict[str, str]) -> list[str]:
     if i.base == "call":
         return [r for r in i.returns if r in types]
-    if i.base == "st" and i.mods[1] == "slot":
+    if i.base == "st" and i.mods[1:2] == ("slot",):
         return registers(i.args[0])
     if not has_result(i) or not i.args:
         return []
@@ -53,7 +53,7 @@ def definitions(i: Ins, types: dict[str, str]) -> list[str]:
 
 
 def uses(i: Ins, types: dict[str, str]) -> list[str]:
-    sources = i.args[1:] if has_result(i) or (i.base == "st" and i.mods[1] == "slot") else i.args
+    sources = i.args[1:] if has_result(i) or (i.base == "st" and i.mods[1:2] == ("slot",)) else i.args
     found = [r for a in sources for r in registers(a) if r in types]
     if i.pred:
         found.append(i.pred)
@@ -165,7 +165,7 @@ def _rename_uses(i: Ins, current: dict[str, str], renamed: set[str]) -> None:
     def lookup(name: str) -> str:
         return current.get(name, UNDEFINED) if name in renamed else name
 
-    first = 1 if has_result(i) or (i.base == "st" and i.mods[1] == "slot") else 0
+    first = 1 if has_result(i) or (i.base == "st" and i.mods[1:2] == ("slot",)) else 0
     i.args = (*i.args[:first], *(_map(a, lookup) for a in i.args[first:]))
     if i.pred:
         i.pred = lookup(i.pred)

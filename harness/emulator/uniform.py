@@ -116,13 +116,13 @@ def _find_thread_x(blocks: list[Block], types: dict[str, str], flow: Flow) -> No
         changed = False
         for b in blocks:
             for i in b.ins:
-                if i.base not in ("mov", "cvt") or i.pred or len(i.args) != 2 or not isinstance(i.args[1], Reg):
+                if i.base not in ("mov", "cvt") or i.pred or len(i.args) != 2 or not isinstance(i.args[1], Reg) or len(i.mods) < 2:
                     continue
                 to, of = i.mods[-2], i.mods[-1]
                 if i.base == "cvt" and (of not in ("u32", "s32") or to not in ("u64", "s64", "u32", "s32")):
                     continue
                 target = definitions(i, types)
-                if (i.args[1].name == "%tid.x" or i.args[1].name in flow.thread_x) and target[0] not in flow.thread_x:
+                if target and (i.args[1].name == "%tid.x" or i.args[1].name in flow.thread_x) and target[0] not in flow.thread_x:
                     flow.thread_x.update(target)
                     changed = True
 
@@ -178,12 +178,12 @@ def _phi_varies(b: Block, inputs: dict[Block, str], flow: Flow) -> bool:
 
 def _varies(i: Ins, types: dict[str, str], flow: Flow, shape: Shape) -> bool:
     if i.base in _UNIFORM_RESULT:
-        return i.base == "redux" and any(r in flow.varying for r in registers(i.args[-1]))
+        return bool(i.args[1:]) and any(r in flow.varying or special_varies(r, shape) for r in registers(i.args[-1]))
     if i.base in _VARYING_RESULT:
         return True
     if i.base == "call":
         return True
-    if i.base == "ld" and (i.mods[1] == "local" or "local" in i.mods or _generic(i)):
+    if i.base == "ld" and (i.mods[1:2] == ("local",) or "local" in i.mods or _generic(i)):
         return True
     if flow.lane_base(i):
         return False

@@ -1,0 +1,26 @@
+#include <cuda_runtime.h>
+__device__ double atomicAddD(double* address, double val)
+{
+    unsigned long long int* address_as_ull = (unsigned long long int*)address;
+    unsigned long long int old = *address_as_ull, assumed;
+    do {
+        assumed = old;
+        old = atomicCAS(address_as_ull, assumed, __double_as_longlong(val + __longlong_as_double(assumed)));
+    } while (assumed != old);
+    return __longlong_as_double(old);
+}
+__device__ float atomicMaxF(float* a, float v){ int* ai=(int*)a; int old=__float_as_int(-INFINITY), as; do{ as=old; if(__int_as_float(as)>=v) break; old=atomicCAS(ai,as,__float_as_int(v)); }while(as!=old); return __int_as_float(old); }
+__global__ void merge(const float* p, const float* m, const float* l, float* out, float* lse, int S, int rows, int D){
+  __shared__ float mx; __shared__ double sum; int row=blockIdx.x,d=threadIdx.x;
+  if(d==0){mx=-INFINITY;sum=0;} __syncthreads();
+  for(int s=d;s<S;s+=blockDim.x) atomicMaxF(&mx,m[s*rows+row]);
+  __syncthreads();
+  for(int s=d;s<S;s+=blockDim.x) if(l[s*rows+row]>0) atomicAddD(&sum,expf(m[s*rows+row]-mx)*l[s*rows+row]);
+  __syncthreads();
+  float a=0; for(int s=0;s<S;s++) if(l[s*rows+row]>0) a+=expf(m[s*rows+row]-mx)*l[s*rows+row]*p[((size_t)s*rows+row)*D+d];
+  out[(size_t)row*D+d]=sum>0?a/sum:0; if(d==0) lse[row]=sum>0?mx+logf(sum):-INFINITY;
+}
+extern "C" void solve(const float* partial_out, const float* m, const float* l, float* out, float* lse,
+                      int num_splits, int rows, int head_dim){
+  merge<<<rows, head_dim>>>(partial_out,m,l,out,lse,num_splits,rows,head_dim);
+}
