@@ -23,7 +23,6 @@ from harness.emulator.worker import Worker
 
 HEAP_ID = 8  # buffer id of the memory that HostCall.allocate hands out
 HEAP_BYTES = 8 << 20
-CALL_BYTES = 4096
 _ENDLESS = "solve() itself does not come to an end: does its loop's condition ever become false?"
 MAX_FRAME = 64 << 20  # of solve()'s own variables
 
@@ -154,7 +153,7 @@ class HostProgram:
         self.heap_used = 0
         self.worker = Worker(self.kernel, (1, 1, 1), 0)
         self._params = ctypes.create_string_buffer(args, len(args) + 64)
-        self._calls = ctypes.create_string_buffer(CALL_BYTES)
+        self._calls = ctypes.create_string_buffer(L.CALL_BYTES)
         self._next, self._stop = ctypes.c_uint64(0), ctypes.c_int32(0)
         c = self.worker.context
         c.buffers, c.nbuffers = self.memory.table()
@@ -171,7 +170,8 @@ class HostProgram:
         if start + nbytes > HEAP_BYTES:
             raise HostFault(
                 "memory_limit",
-                "solve() makes too many launches: their arguments need more than 8 MiB",
+                f"solve() asks for {nbytes} bytes of host memory after {self.heap_used} bytes before; "
+                f"it may have {HEAP_BYTES} bytes in all: malloc, new, pinned memory and the arguments of its launches",
                 call.line,
                 call.file,
             )

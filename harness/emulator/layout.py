@@ -9,6 +9,7 @@ SHARED_WINDOW = 1  # generic addresses: window << 40 | offset
 LOCAL_WINDOW = 2
 WINDOW_BITS = 40
 MAX_BARRIERS = 16
+CALL_BYTES = 4096  # of the buffer for the arguments and the result of an external call
 
 # What a call of kernel code returns, and what a block's run ends with.
 DONE, BARRIER, YIELD, FAULT, CALL = range(5)

@@ -13,7 +13,7 @@ from harness.emulator import approx, rounding
 from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.ops_limbs import with_carry
-from harness.emulator.ptx import Imm, Ins, Not, Operand, Pair, Reg, Sym, Vec
+from harness.emulator.ptx import Imm, Ins, Operand, Pair, Reg, Sym, Vec
 from harness.emulator.ssa import UNDEFINED
 from harness.emulator.types import BITS, LL_TYPES
 

@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from harness import plan
-from harness.emulator import jit, ops_arith, ops_convert, ops_limbs, ops_memory, ops_packed, ops_warp, schedule, ssa, uniform
+from harness.emulator import (
+    jit,
+    ops_arith,
+    ops_convert,
+    ops_limbs,
+    ops_memory,
+    ops_packed,
+    ops_warp,
+    schedule,
+    ssa,
+    uniform,
+)
 from harness.emulator import layout as L
 from harness.emulator.cfg import build
 from harness.emulator.emitter import Layout

@@ -11,6 +11,7 @@ from typing import Any
 from harness.emulator import layout as L
 from harness.emulator.cfg import Block
 from harness.emulator.emitter import Emitter
+from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.inline import call_places
 from harness.emulator.layout import Context, Warp
 from harness.emulator.ptx import Ins, Reg
@@ -161,7 +162,10 @@ class Suspender(Emitter):
     def external_call(self, i: Ins) -> None:
         """Write the arguments of a call to the runtime API to the call buffer."""
         buffer = self.context("call_buffer", pointer=True)
-        for argument in call_places(i, self.types):
+        arguments = call_places(i, self.types)
+        if arguments and arguments[-1].place + arguments[-1].nbytes > L.CALL_BYTES:
+            raise UnsupportedPtx("a call with more than 4 KiB of arguments", i.loc)
+        for argument in arguments:
             for r, offset in argument.pieces:
                 kind = self.ll(r.name)
                 p = self.let(f"getelementptr i8, ptr {buffer}, i64 {offset}")
