@@ -18,12 +18,11 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import commandline
+from harness import commandline, streams
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
-    from types import FrameType
 
     from harness.events import Event
     from harness.pipeline import Options
@@ -37,34 +36,52 @@ for _variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
 _ROOT = Path(__file__).resolve().parent
-_EXIT_JUDGE_ERROR, _EXIT_UNSUPPORTED, _EXIT_INTERRUPTED = 3, 4, 130
+_EXIT_JUDGE_ERROR, _EXIT_UNSUPPORTED = 3, 4
 _PACKAGES = {"numpy", "yaml", "jinja2", "rich", "llvmlite"}
 _COMMANDS = ("list", "show", "start", "doctor")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the exit code as of DESIGN."""
-    signal.signal(signal.SIGTERM, _terminate)
+    words = sys.argv[1:] if arguments is None else arguments
+    streams.prepare(debug=commandline.DEBUG in words)
     try:
-        return _dispatch(sys.argv[1:] if arguments is None else arguments)
+        return _guarded(words)
     except ModuleNotFoundError as error:
         package = (error.name or "").split(".")[0]
         if package not in _PACKAGES:
-            raise
+            return _failed(error, words)
         return _fail(f"the package '{package}' is missing; install all of them: {_pip()}")
-    except KeyboardInterrupt:
-        print("\njudge.py: interrupted; nothing is left running", file=sys.stderr)
-        return _EXIT_INTERRUPTED
+    except KeyboardInterrupt as error:
+        number = error.number if isinstance(error, streams.Stopped) else signal.SIGINT
+        return _fail("interrupted; nothing is left running", 128 + number)
+    except Exception as error:  # whatever else there is, it is not the submission's fault
+        return _failed(error, words)
+
+
+def _guarded(words: list[str]) -> int:
+    """The command, and what its output meets: a reader that has seen enough (`| head`), a full disk."""
+    try:
+        try:
+            return _dispatch(words)
+        finally:
+            with streams.printing():
+                pass  # but flush what `--help` printed, too
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return commandline.EXIT_USAGE
-    except Exception:  # whatever else there is, it is not the submission's fault
-        traceback.print_exc()
-        return _fail("judge error: the judge itself failed, as above", _EXIT_JUDGE_ERROR)
+        streams.discard(sys.stdout)
+        return 128 + signal.SIGPIPE
+    except streams.CannotPrint as error:
+        streams.discard(sys.stdout)
+        return _fail(str(error), _EXIT_JUDGE_ERROR)
 
 
-def _terminate(signum: int, frame: FrameType | None) -> None:
-    sys.exit(128 + signum)  # so that children and temporary directories are cleared on the way out
+def _failed(error: Exception, words: list[str]) -> int:
+    """Our own fault. Where in the code is told to who asks for it."""
+    debug = commandline.DEBUG in words
+    if debug:
+        traceback.print_exception(error)
+    hint = "as above" if debug else f"{commandline.DEBUG} shows where"
+    return _fail(f"judge error: the judge itself failed ({type(error).__name__}); {hint}", _EXIT_JUDGE_ERROR)
 
 
 def _pip() -> str:
@@ -72,7 +89,7 @@ def _pip() -> str:
 
 
 def _fail(message: str, code: int = commandline.EXIT_USAGE) -> int:
-    print(f"judge.py: {message}", file=sys.stderr)
+    streams.complain(message)
     return code
 
 
@@ -91,6 +108,8 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _judge(arguments: list[str]) -> int:
+    from harness.report import destination
+
     parsed = commandline.judge_parser().parse(arguments)
     if parsed.problem is None:
         return _fail("name a problem and a file: judge.py flash_attention my.cu; `judge.py list` shows the problems")
@@ -98,8 +117,10 @@ def _judge(arguments: list[str]) -> int:
     if parsed.solution is None:
         hint = f"`judge.py start {problem.id}` writes a starter to {problem.id}.cu"
         return _fail(f"name the .cu file to judge: judge.py {parsed.problem} my.cu; {hint}")
-    _check_writable(parsed.json)
-    report, source = _run(problem, parsed)
+    if parsed.json not in (None, "-"):
+        destination.check(Path(parsed.json), Path(parsed.solution), problem.directory)
+    with streams.prints_to_stderr():
+        report, source = _run(problem, parsed)
     _write(report, source, parsed)
     return _exit_code(report)
 
@@ -115,13 +136,6 @@ def _load_problem(name: str) -> Problem:
     except UsageError as error:
         close = difflib.get_close_matches(name, _COMMANDS, 1, 0.7)
         raise type(error)(f"{error}; or the command `{close[0]}`?" if close else str(error)) from None
-
-
-def _check_writable(path: str | None) -> None:
-    from harness.errors import UsageError
-
-    if path and path != "-" and (Path(path).is_dir() or not Path(path).absolute().parent.is_dir()):
-        raise UsageError(f"cannot write the report to {path}: it is a directory, or its directory does not exist")
 
 
 def _run(problem: Problem, parsed: argparse.Namespace) -> tuple[Report, str]:
@@ -173,25 +187,16 @@ def _write(report: Report, source: str, parsed: argparse.Namespace) -> None:
     from harness.report import json, terminal
 
     to_stdout = parsed.json == "-"
-    terminal.print_report(Console(stderr=to_stdout), report, source, _repeat(report, parsed))
-    if to_stdout:
-        sys.stdout.write(json.render(report))
-    elif parsed.json:
+    if parsed.json and not to_stdout:
         try:
             Path(parsed.json).write_text(json.render(report), encoding="utf-8")
         except OSError as error:
             raise UsageError(f"cannot write the report to {parsed.json}: {error.strerror or error}") from error
-
-
-def _repeat(report: Report, parsed: argparse.Namespace) -> str:
-    """The command that judges the same file on the same inputs."""
-    words = ["python", "judge.py", parsed.problem, parsed.solution]
-    if report.seed:
-        words += ["--seed", str(report.seed)]
-    for option, default in (("device", "auto"), ("cases", None), ("card", "H100"), ("time_limit", 0.0)):
-        if getattr(parsed, option) != default:
-            words += [f"--{option.replace('_', '-')}", str(getattr(parsed, option))]
-    return shlex.join(words)
+    seed = report.seed if report.cases or report.seed else parsed.seed
+    with streams.printing():
+        terminal.print_report(Console(stderr=to_stdout), report, source, commandline.repeat(parsed, seed))
+        if to_stdout:
+            sys.stdout.write(json.render(report))
 
 
 def _exit_code(report: Report) -> int:
@@ -206,24 +211,28 @@ def _list(arguments: list[str]) -> int:
     from harness.problem import list_problems
     from harness.report import catalogue
 
-    catalogue.print_problems(list_problems())
+    problems = list_problems()
+    with streams.printing():
+        catalogue.print_problems(problems)
     return 0
 
 
 def _show(arguments: list[str]) -> int:
     parser = commandline.command_parser("show", "A problem's statement, signature and cases.")
-    parser.add_argument("problem")
+    parser.add_argument("problem", type=commandline.name)
     parsed = parser.parse(arguments)
     from harness.report import catalogue
 
-    catalogue.print_problem(_load_problem(parsed.problem))
+    problem = _load_problem(parsed.problem)
+    with streams.printing():
+        catalogue.print_problem(problem)
     return 0
 
 
 def _start(arguments: list[str]) -> int:
     parser = commandline.command_parser("start", "Write a problem's starter.")
-    parser.add_argument("problem")
-    parser.add_argument("file", nargs="?", help="where to (PROBLEM.cu)")
+    parser.add_argument("problem", type=commandline.name)
+    parser.add_argument("file", nargs="?", type=commandline.name, help="where to (PROBLEM.cu)")
     parsed = parser.parse(arguments)
     problem = _load_problem(parsed.problem)
     target = Path(parsed.file or f"{problem.id}.cu")
@@ -234,7 +243,8 @@ def _start(arguments: list[str]) -> int:
         return _fail(f"{target} exists and is left as it is; give another name: judge.py start {problem.id} other.cu")
     except OSError as error:
         return _fail(f"cannot write {target}: {error.strerror}")
-    print(f"wrote {target}; judge it with: python judge.py {parsed.problem} {target}")
+    with streams.printing():
+        print(f"wrote {target}; judge it with: python judge.py {shlex.join([parsed.problem, str(target)])}")
     return 0
 
 
@@ -242,7 +252,8 @@ def _doctor(arguments: list[str]) -> int:
     commandline.command_parser("doctor", "What this machine can do, and what to install for the rest.").parse(arguments)
     from harness import doctor
 
-    return 0 if doctor.print_examination(_pip()) else _EXIT_UNSUPPORTED
+    with streams.printing():
+        return 0 if doctor.print_examination(_pip()) else _EXIT_UNSUPPORTED
 
 
 if __name__ == "__main__":

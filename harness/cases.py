@@ -6,10 +6,8 @@ The random stream of a case depends on (seed, problem id, case name) alone, so t
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import secrets
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import ModuleType
@@ -20,12 +18,12 @@ import numpy as np
 from harness import check
 from harness.check import ErrorLimits
 from harness.devices.base import Argument
-from harness.errors import ProblemError, UsageError
+from harness.errors import UsageError
 from harness.expressions import ExpressionError, evaluate
 from harness.problem import CaseSpec, Problem
+from harness.reference import Caller, load_reference
 from harness.signature import NUMPY_TYPES, Parameter, Scalar, Tensor, ctype
 
-_FUNCTIONS = ("make_inputs", "expected", "honest", "cost")
 Inputs = dict[str, Any]
 
 
@@ -80,10 +78,10 @@ def build(problem: Problem, selection: str | None, seed: int) -> Iterator[Case]:
 
 def build_one(problem: Problem, reference: ModuleType, spec: CaseSpec, seed: int) -> Case:
     """One case. Raises ProblemError where the reference fails or does not keep to the signature."""
-    call = _Caller(problem, spec)
-    inputs = call(reference.make_inputs, dict(spec.parameters), _generator(problem, spec, seed))
+    call = Caller(problem, spec)
+    inputs = call("make_inputs", reference.make_inputs, dict(spec.parameters), _generator(problem, spec, seed))
     arguments = _arguments(call, problem, inputs, spec)
-    expected = call(reference.expected, inputs)
+    expected = call("expected", reference.expected, dict(inputs))
     _check_outputs(call, arguments, expected, np.float64, "expected")
     return Case(
         name=spec.name,
@@ -92,45 +90,8 @@ def build_one(problem: Problem, reference: ModuleType, spec: CaseSpec, seed: int
         expected=expected,
         limits=_limits(call, problem, reference, inputs, arguments, expected),
         axes={tensor.name: tensor.shape for tensor in problem.outputs},
-        cost=_cost(call, call(reference.cost, inputs)),
+        cost=_cost(call, call("cost", reference.cost, dict(inputs))),
     )
-
-
-def load_reference(problem: Problem) -> ModuleType:
-    """The problem's reference.py as a module. Raises ProblemError where it does not load or lacks a function."""
-    file = problem.directory / "reference.py"
-    name = f"judge_reference_{problem.id}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise ProblemError(f"{file}: cannot be loaded as Python")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses in it look themselves up there
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ProblemError(f"{file}: {type(error).__name__}: {error}") from error
-    missing = [function for function in _FUNCTIONS if not callable(getattr(module, function, None))]
-    if missing:
-        raise ProblemError(f"{file}: no function {missing[0]}; it must define {', '.join(_FUNCTIONS)}")
-    return module
-
-
-@dataclass(frozen=True)
-class _Caller:
-    """Calls reference code; whatever goes wrong names the problem, the case and the function."""
-
-    problem: Problem
-    spec: CaseSpec
-
-    def error(self, function: str, message: str) -> ProblemError:
-        file = self.problem.directory / "reference.py"
-        return ProblemError(f"{file}: {function}() on case {self.spec.name}: {message}")
-
-    def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return function(*arguments)
-        except Exception as error:
-            raise self.error(function.__name__, f"{type(error).__name__}: {error}") from error
 
 
 def _generator(problem: Problem, spec: CaseSpec, seed: int) -> np.random.Generator:
@@ -138,7 +99,7 @@ def _generator(problem: Problem, spec: CaseSpec, seed: int) -> np.random.Generat
     return np.random.default_rng(np.random.SeedSequence([seed, int.from_bytes(digest[:16], "little")]))
 
 
-def _arguments(call: _Caller, problem: Problem, inputs: Inputs, spec: CaseSpec) -> list[Argument]:
+def _arguments(call: Caller, problem: Problem, inputs: Inputs, spec: CaseSpec) -> list[Argument]:
     wanted = {p.name for p in problem.signature if isinstance(p, Scalar) or p.role != "out"}
     if not isinstance(inputs, dict) or set(inputs) != wanted:
         raise call.error("make_inputs", f"must return a dict of exactly {', '.join(sorted(wanted))}")
@@ -153,7 +114,7 @@ def _arguments(call: _Caller, problem: Problem, inputs: Inputs, spec: CaseSpec) 
     return arguments
 
 
-def _argument(call: _Caller, parameter: Parameter, inputs: Inputs, sizes: Mapping[str, int]) -> Argument:
+def _argument(call: Caller, parameter: Parameter, inputs: Inputs, sizes: Mapping[str, int]) -> Argument:
     kind = ctype(parameter)
     if isinstance(parameter, Scalar):
         return Argument(parameter.name, inputs[parameter.name], "scalar", kind)
@@ -166,7 +127,7 @@ def _argument(call: _Caller, parameter: Parameter, inputs: Inputs, sizes: Mappin
     return Argument(parameter.name, array, parameter.role, kind)
 
 
-def _check_scalar(call: _Caller, parameter: Scalar, value: object) -> None:
+def _check_scalar(call: Caller, parameter: Scalar, value: object) -> None:
     if parameter.type == "int":
         good = type(value) is int and -(2**31) <= value < 2**31
     else:
@@ -176,7 +137,7 @@ def _check_scalar(call: _Caller, parameter: Scalar, value: object) -> None:
         raise call.error("make_inputs", f"{parameter.name} must be {needs}, found {value!r}")
 
 
-def _shape(call: _Caller, tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
+def _shape(call: Caller, tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
     try:
         shape = tuple(evaluate(dimension, sizes) for dimension in tensor.shape)
     except ExpressionError as error:
@@ -187,7 +148,7 @@ def _shape(call: _Caller, tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int
 
 
 def _check_array(
-    call: _Caller, function: str, name: str, array: object, shape: tuple[int, ...], dtype: type[np.generic]
+    call: Caller, function: str, name: str, array: object, shape: tuple[int, ...], dtype: type[np.generic]
 ) -> None:
     if not isinstance(array, np.ndarray):
         raise call.error(function, f"{name} must be an array, found {type(array).__name__}")
@@ -197,7 +158,7 @@ def _check_array(
 
 
 def _check_outputs(
-    call: _Caller, arguments: list[Argument], outputs: object, dtype: type[np.generic], function: str
+    call: Caller, arguments: list[Argument], outputs: object, dtype: type[np.generic], function: str
 ) -> None:
     checked = [a for a in arguments if a.role in ("out", "inout")]
     wanted = {a.name: a.value.shape for a in checked if isinstance(a.value, np.ndarray)}
@@ -209,14 +170,14 @@ def _check_outputs(
             raise call.error(function, f"{name} holds NaN")
 
 
-def _cost(call: _Caller, cost: object) -> Cost:
+def _cost(call: Caller, cost: object) -> Cost:
     if not isinstance(cost, dict) or set(cost) != {"bytes", "flops"} or not all(type(x) is int for x in cost.values()):
         raise call.error("cost", f"must return a dict of the ints bytes and flops, found {cost!r}")
     return Cost(cost["bytes"], cost["flops"])
 
 
 def _limits(
-    call: _Caller,
+    call: Caller,
     problem: Problem,
     reference: ModuleType,
     inputs: Inputs,
@@ -224,12 +185,12 @@ def _limits(
     expected: dict[str, np.ndarray],
 ) -> dict[str, ErrorLimits]:
     def honest() -> list[dict[str, np.ndarray]]:
-        return list(reference.honest(inputs))
+        return list(reference.honest(dict(inputs)))
 
     for tensor in problem.outputs:
         if tensor.check == "rows" and not np.isfinite(expected[tensor.name]).all():
             raise call.error("expected", f"{tensor.name} is not finite, which `check: rows` cannot compare")
-    models = call(honest)
+    models = call("honest", honest)
     for model in models:
         _check_outputs(call, arguments, model, np.float32, "honest")
     return {

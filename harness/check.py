@@ -126,7 +126,7 @@ def compare(
     """Check every output of a case.
 
     `outputs`: name -> array as the device left it; `unwritten`: name -> elements that no thread ever wrote. The
-    findings are empty exactly when the outputs are accepted.
+    findings are empty exactly when the outputs are accepted. Elements never written are one finding and no mismatch.
     """
     stats: list[ErrorStats] = []
     findings: list[Finding] = []
@@ -139,11 +139,27 @@ def compare(
         errors = measure(found, expected, case.limits[name])
         stats.append(_stats(name, found, expected, errors))
         missing = (unwritten or {}).get(name, 0)
-        if missing:
-            findings.append(explain.unwritten(name, found, expected, missing))
+        absent = _never_written(found, missing)
+        if absent.any():  # what was written is judged by itself
+            found = np.where(absent, expected, found)
+            errors = measure(found, expected, case.limits[name])
         if not errors.ratio <= 1:  # so written that NaN fails
             findings.append(explain.mismatch(name, found, expected, errors, case.axes[name]))
+        if missing:
+            findings.append(explain.unwritten(name, absent, missing))
     return stats, findings
+
+
+def _never_written(found: np.ndarray, count: int) -> np.ndarray:
+    """Where the device's poison still stands: of NaN with one and the same payload there are `count`. False throughout
+    where that is not to be told."""
+    nan: np.ndarray = np.isnan(found) & (count > 0)
+    if nan.sum() == count:
+        return nan
+    bits = np.ascontiguousarray(found).view(f"u{found.itemsize}")
+    payloads, counts = np.unique(bits[nan], return_counts=True)
+    poison = payloads[counts == count]
+    return np.asarray(nan & (bits == poison[0])) if len(poison) else np.zeros_like(nan)
 
 
 def _wrong_form(name: str, found: np.ndarray | None, like: object) -> str:

@@ -6,9 +6,13 @@ import argparse
 import contextlib
 import difflib
 import math
+import shlex
+import sys
 from typing import NoReturn
 
 EXIT_USAGE = 2
+DEBUG = "--debug"
+_LEAST_SECONDS = 0.01
 _EPILOG = """other commands:
   judge.py list                  the problems
   judge.py show PROBLEM          its statement, signature and cases
@@ -28,7 +32,7 @@ class Parser(argparse.ArgumentParser):
     def parse(self, arguments: list[str]) -> argparse.Namespace:
         """Like parse_args, but an unknown option comes with a suggestion."""
         parsed, unknown = self.parse_known_args(arguments)
-        for word in unknown:
+        for word in (word for word in unknown if word != "--"):
             close = difflib.get_close_matches(word.split("=")[0], self._option_string_actions, 1)
             self.error(f"unknown argument {word!r}" + (f"; did you mean {close[0]}?" if close else ""))
         return parsed
@@ -36,7 +40,13 @@ class Parser(argparse.ArgumentParser):
 
 def command_parser(name: str, description: str) -> Parser:
     """For one of the commands beside judging."""
-    return Parser(prog=f"judge.py {name}", description=description, allow_abbrev=False)
+    return _debuggable(Parser(prog=f"judge.py {name}", description=description, allow_abbrev=False))
+
+
+def _debuggable(parser: Parser) -> Parser:
+    words = "when the judge itself fails, say on standard error where"
+    parser.add_argument(DEBUG, action="store_true", help=words)
+    return parser
 
 
 def judge_parser() -> Parser:
@@ -48,17 +58,24 @@ def judge_parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("problem", nargs="?", help="a problem's id, or the path of a problem directory")
-    parser.add_argument("solution", nargs="?", metavar="SOLUTION.cu", help="the file to judge")
+    parser.add_argument("problem", nargs="?", type=name, help="a problem's id, or the path of a problem directory")
+    parser.add_argument("solution", nargs="?", type=name, metavar="SOLUTION.cu", help="the file to judge")
     parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="cpu is the emulator (auto)")
     parser.add_argument("--cases", metavar="NAMES", help="names or patterns with commas; or 'benchmarks' (all tests)")
     parser.add_argument("--seed", type=_seed, help="repeat the inputs of an earlier run (fresh)")
-    parser.add_argument("--json", metavar="PATH", help="also write the report as JSON; '-' for standard output")
+    parser.add_argument("--json", type=name, metavar="PATH", help="also write the report as JSON; '-': standard output")
     parser.add_argument("--card", default="H100", help="the GPU that the emulator plays (H100)")
     parser.add_argument("--no-cache", dest="cache", action="store_false", help="compile afresh")
     parser.add_argument("--threads", type=_threads, default=0, metavar="N", help="of the emulator (all cores)")
     parser.add_argument("--time-limit", type=_seconds, default=0.0, metavar="S", help="seconds a case (the problem's)")
-    return parser
+    return _debuggable(parser)
+
+
+def name(text: str) -> str:
+    """A name or path that is not empty, such as an unset variable of a shell gives."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the name is empty")
+    return text
 
 
 def _seed(text: str) -> int:
@@ -77,6 +94,23 @@ def _whole(text: str, low: int, high: int) -> int:
 
 def _seconds(text: str) -> float:
     with contextlib.suppress(ValueError):
-        if math.isfinite(value := float(text)) and 0 < value <= 3600:
+        if math.isfinite(value := float(text)) and _LEAST_SECONDS <= value <= 3600:
             return value
-    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0 and up to 3600")
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from {_LEAST_SECONDS} to 3600")
+
+
+def repeat(parsed: argparse.Namespace, seed: int | None) -> str:
+    """The command that judges the same file on the same inputs, as it was called, for a shell."""
+    script = sys.argv[0] if sys.argv[0].endswith(".py") else "judge.py"
+    usual = judge_parser()
+    values: dict[str, object] = {"seed": seed, "device": parsed.device, "cases": parsed.cases, "card": parsed.card}
+    values["time-limit"] = parsed.time_limit
+    options = []
+    for option, value in values.items():
+        if value is not None and value != usual.get_default(option.replace("-", "_")):
+            options += [f"--{option}={value}"] if str(value).startswith("-") else [f"--{option}", str(value)]
+    files = [parsed.problem, parsed.solution]
+    dashed = any(file.startswith("-") for file in files)
+    return shlex.join(
+        [sys.orig_argv[0] or "python", script, *([*options, "--", *files] if dashed else files + options)]
+    )

@@ -19,12 +19,12 @@ _SHOWN = 5
 _FIGURES = ("A, the row's largest error over its rms", "B, the row's error norm", "C, the whole tensor's error norm")
 
 
-def unwritten(name: str, found: np.ndarray, expected: np.ndarray, count: int) -> Finding:
-    """Elements that no thread wrote. The first is known only where the poison left there is all that is not finite."""
-    odd = np.argwhere(~np.isfinite(found) & np.isfinite(expected))
-    index = tuple(int(i) for i in odd[0]) if len(odd) == count else ()
+def unwritten(name: str, absent: np.ndarray, count: int) -> Finding:
+    """`count` elements that no thread wrote: where `absent` is true, or unknown where it is false throughout."""
+    places = np.argwhere(absent)
+    index = tuple(int(i) for i in places[0]) if len(places) else ()
     first = f", the first is {_element(name, index)}" if index else ""
-    message = f"{_count(count, found.size)} of {name} {'was' if count == 1 else 'were'} never written{first}"
+    message = f"{_count(count, absent.size)} of {name} {'was' if count == 1 else 'were'} never written{first}"
     return Finding(FindingKind.UNWRITTEN_OUTPUT, message, tensor=name, index=index)
 
 

@@ -6,8 +6,8 @@
     run child          started first, so that its imports overlap with compiling; one case at a time
 
 The verdict of a case is the worst of what the device found and of the comparison (harness/verdict.py ranks them).
-All cases run, also after a wrong one, until two of them have run out of time or killed their child: more would cost
-the learner the same wait again and say nothing new.
+All cases run, also after a wrong one, until one has run out of time, or two out of memory or with their child killed:
+more would cost the learner the same wait again and say nothing new.
 """
 
 from __future__ import annotations
@@ -34,9 +34,13 @@ from harness.sandbox.supervisor import RunProcess, Source, Toolchain
 from harness.submission import Submission
 from harness.verdict import FindingKind, Verdict, verdict_of, worst
 
-MAX_FATAL_CASES = 2
-_FATAL = (Verdict.TIME_LIMIT, Verdict.MEMORY_LIMIT)
-_INCOMPARABLE = (Verdict.TIME_LIMIT, Verdict.MEMORY_LIMIT, Verdict.UNSUPPORTED)
+MAX_LOST_CASES = 2
+# The run stopped there, so that what the outputs hold says nothing. A race or an uninitialised read does not stop it.
+_STOPS = frozenset({
+    FindingKind.OUT_OF_BOUNDS, FindingKind.MISALIGNED, FindingKind.READ_ONLY_WRITE, FindingKind.BARRIER_DIVERGENCE,
+    FindingKind.DEADLOCK, FindingKind.INVALID_SHUFFLE, FindingKind.TRAP, FindingKind.INVALID_LAUNCH,
+    FindingKind.HOST_ERROR, FindingKind.TIME_LIMIT, FindingKind.MEMORY_LIMIT, FindingKind.UNSUPPORTED,
+})  # fmt: skip
 _EMULATOR_BYTES = 1280 * MIB  # interpreter, LLVM, tensors and their shadows
 _BYTES_PER_CORE = 16 * MIB  # stacks and arenas of a thread
 
@@ -95,7 +99,7 @@ class _Judging:
         with RunProcess(devices, self._process_limits(specs)) as runner, Prefetch(cases) as ahead:
             try:
                 yield from self._prepare(runner)
-                yield from self._run_all(runner, ahead, len(specs))
+                yield from self._run_all(runner, ahead, specs)
             except SubmissionError as error:
                 self._refusal = error
                 if not self._compile.ok:
@@ -119,17 +123,24 @@ class _Judging:
         self._device = opened.name
         yield DeviceReady(opened.kind, opened.name)
 
-    def _run_all(self, runner: RunProcess, cases: Prefetch[Case], total: int) -> Iterator[Event]:
-        fatal = 0
+    def _run_all(self, runner: RunProcess, cases: Prefetch[Case], specs: Sequence[CaseSpec]) -> Iterator[Event]:
+        total = len(specs)
+        lost = 0
         for number, case in enumerate(cases, 1):
             yield CaseStarted(case.name, number, total)
             result, died = self._run(runner, case)
             self._cases.append(result)
             yield CaseFinished(result, number, total)
-            fatal += died or result.verdict in _FATAL
-            if fatal >= MAX_FATAL_CASES and number < total:
-                self._notes.append(_not_run(total - number))
+            lost += died or result.verdict is Verdict.MEMORY_LIMIT
+            out_of_time = any(finding.kind is FindingKind.TIME_LIMIT for finding in result.findings)
+            if out_of_time or lost >= MAX_LOST_CASES:
+                self._skip(specs[number:], out_of_time)
                 return
+
+    def _skip(self, specs: Sequence[CaseSpec], out_of_time: bool) -> None:
+        why = f"{self._cases[-1].name} ran out of time" if out_of_time else f"{MAX_LOST_CASES} cases ended the run"
+        if specs:
+            self._notes.append(_not_run([spec.name for spec in specs], why))
 
     def _run(self, runner: RunProcess, case: Case) -> tuple[CaseResult, bool]:
         """One case, and whether it took its child with it."""
@@ -177,7 +188,7 @@ def _assess(case: Case, run: RunResult, limits: RunLimits) -> CaseResult:
     findings = list(run.findings)
     if len(run.stdout) > limits.stdout_bytes:
         findings.append(_too_much_output(limits.stdout_bytes))
-    if worst(verdict_of(f.kind) for f in findings) not in _INCOMPARABLE:
+    if not any(finding.kind in _STOPS for finding in findings):
         errors, mismatches = compare(case, run.outputs, run.unwritten)
         findings += mismatches
     verdicts = [verdict_of(finding.kind) for finding in findings]
@@ -198,9 +209,9 @@ def _in_words(error: SubmissionError) -> Finding:
     return Finding(kind, str(error))
 
 
-def _not_run(count: int) -> Finding:
-    cases = "1 more case was" if count == 1 else f"{count} more cases were"
-    return Finding(FindingKind.NOTE, f"{cases} not run: {MAX_FATAL_CASES} had ended the run before.")
+def _not_run(names: Sequence[str], why: str) -> Finding:
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return Finding(FindingKind.NOTE, f"Not run: {shown}, since {why}.")
 
 
 def _schedule_seed(seed: int, case: str) -> int:

@@ -20,6 +20,7 @@ from harness.emulator.ptx import Kernel, Module, parse
 from harness.errors import JudgeError
 from harness.plan import FIRST_TENSOR_ID, LaunchPlan, address
 from harness.planning.api import HostApi
+from harness.planning.calls import user_words
 from harness.planning.memory import PlanFault
 from harness.planning.table import HANDLERS
 from harness.results import Finding
@@ -29,6 +30,7 @@ __all__ = ["PlanFault", "make_plan"]
 
 HOST_INSTRUCTIONS = 50_000_000
 HOST_SECONDS = 2.0
+MAX_VARIABLE_BYTES = 128 << 20  # of all variables of a file; the emulator holds several copies of each
 _FORMATS: Mapping[str, str] = {
     "int": "i", "int32_t": "i", "unsigned": "I", "unsigned int": "I", "uint32_t": "I", "long": "q", "long long": "q",
     "int64_t": "q", "size_t": "Q", "uint64_t": "Q", "float": "f", "double": "d", "bool": "?", "char": "b",
@@ -42,6 +44,7 @@ def make_plan(program: Program, arguments: list[Argument], card: Card, limits: R
     A tensor's buffer id is FIRST_TENSOR_ID plus its place in `arguments`; scratch ids follow. Raises PlanFault with
     the findings where solve() fails, also where CUDA would refuse a launch, as it does for every other program.
     """
+    _check_variables(program)
     host = _host(program.ptx)
     api = HostApi(HANDLERS, _kernels(program.ptx), arguments, card, limits, program.source_name)
     try:
@@ -49,10 +52,23 @@ def make_plan(program: Program, arguments: list[Argument], card: Card, limits: R
     except HostFault as fault:
         raise PlanFault([*api.findings, _finding(fault, api, program.source_name)]) from fault
     except UnsupportedPtx as unsupported:
-        message = f"solve() needs what the judge cannot evaluate: {unsupported.what}"
+        message = f"solve() needs what the judge cannot evaluate: {user_words(unsupported.what)}"
         finding = Finding(FindingKind.UNSUPPORTED, message, program.source_name)
         raise PlanFault([*api.findings, finding]) from unsupported
     return api.plan()
+
+
+def _check_variables(program: Program) -> None:
+    """Raises PlanFault where the file's __device__ variables do not fit."""
+    variables = [v for v in _module(program.ptx).variables.values() if v.space in ("global", "const")]
+    if sum(variable.nbytes for variable in variables) <= MAX_VARIABLE_BYTES:
+        return
+    largest = max(variables, key=lambda variable: variable.nbytes)
+    message = (
+        f"the variable {user_words(largest.name)} has {largest.nbytes} bytes; all variables of a file may have "
+        f"{MAX_VARIABLE_BYTES} together: allocate large scratch in solve() with cudaMalloc"
+    )
+    raise PlanFault([Finding(FindingKind.MEMORY_LIMIT, message, program.source_name, largest.line)])
 
 
 @lru_cache(maxsize=2)
@@ -90,5 +106,5 @@ def _pack_one(argument: Argument, buffer_id: int) -> bytes:
 
 def _finding(fault: HostFault, api: HostApi, file: str) -> Finding:
     tensor = api.memory.name(fault.address)
-    message = f"{tensor} is device memory: solve() cannot read or write it" if tensor else fault.message
+    message = f"{tensor} is device memory: solve() cannot read or write it" if tensor else user_words(fault.message)
     return Finding(FindingKind(fault.kind), message, fault.file or file, fault.line, tensor=tensor)

@@ -22,6 +22,7 @@ from harness.parameters import CaseParameter, read_case_parameter
 from harness.signature import DTYPES, Parameter, Scalar, Tensor, declare, read_signature
 
 ROOT = Path(__file__).resolve().parent.parent / "problems"
+FILES = ("problem.yaml", "reference.py", "statement.md", "starter.cu")
 DIFFICULTIES = ("easy", "medium", "hard")
 _ID = re.compile(r"[a-z][a-z0-9_]*\Z")
 
@@ -86,6 +87,8 @@ def load(name_or_path: str | Path, root: Path = ROOT) -> Problem:
     Raises UsageError where there is none, ProblemError where it breaks the schema.
     """
     name = str(name_or_path)
+    if not name.strip():
+        raise UsageError(f"the problem's name is empty; ids: {', '.join(_ids(root)) or 'none'}")
     if name in _ids(root):
         return load_directory(root / name)
     if (Path(name) / "problem.yaml").is_file():
@@ -105,7 +108,7 @@ def _ids(root: Path) -> list[str]:
 def load_directory(directory: Path) -> Problem:
     """Read one problem directory. Raises ProblemError with file, line, key and what is allowed."""
     top = document.read(directory / "problem.yaml")
-    for name in ("reference.py", "statement.md", "starter.cu"):
+    for name in FILES:
         if not (directory / name).is_file():
             raise ProblemError(f"{directory / name}: the file is missing; a problem needs it")
     signature = read_signature(top)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import re
+import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from harness.verdict import FindingKind, Verdict
 
 MAX_BYTES = 256 * 1024
 _BOM = b"\xef\xbb\xbf"
-_UNSAFE_IN_NAMES = re.compile(r"[\x00-\x1f\x7f-\x9f\"\\/]")
+_UNSAFE_IN_NAMES = '"\\/'
+_UNSAFE_AT_THE_START = "-@"  # the compiler would take the name for an option, or for a file of options
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Submission:
 
 
 def load(path: Path | str) -> Submission:
-    """Read one submission. Raises UsageError where there is no such file, SubmissionError (compile_error) where
+    """Read one submission. Raises UsageError where there is no such regular file, SubmissionError (compile_error) where
     the file is not CUDA source at all: empty, over MAX_BYTES, not UTF-8, or with NUL bytes."""
     path = Path(path)
     return from_bytes(path.name, _read(path))
@@ -48,20 +50,34 @@ def from_bytes(name: str, data: bytes) -> Submission:
 
 
 def safe_name(name: str) -> str:
-    """A file name with '_' for what would break out of a #line directive or of the PTX that repeats it."""
-    return _UNSAFE_IN_NAMES.sub("_", name) or "submission.cu"
+    """A file name with '_' for what would break out of a #line directive or of the PTX that repeats it, for what the
+    compiler would take for an option, and for what does not print: control bytes, bidirectional marks, broken UTF-8."""
+    shown = "".join(c if c.isprintable() and c not in _UNSAFE_IN_NAMES else "_" for c in name).strip()
+    return ("_" + shown[1:] if shown[:1] in tuple(_UNSAFE_AT_THE_START) else shown) or "submission.cu"
 
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)  # never more: the path may name an endless device
-    except IsADirectoryError as error:
-        raise UsageError(f"{path} is a directory; name one .cu file in it") from error
+        _check_regular(path, path.stat().st_mode)
+        with open(path, "rb", opener=_open) as file:
+            _check_regular(path, os.fstat(file.fileno()).st_mode)
+            return file.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise UsageError(f"there is no file {path}; name the .cu file to judge") from error
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _open(path: str, flags: int) -> int:
+    """Without waiting, should a pipe have come in the place of the file."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _check_regular(path: Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise UsageError(f"{path} is a directory; name one .cu file in it")
+    if not stat.S_ISREG(mode):
+        raise UsageError(f"{path} is not a regular file; name the .cu file to judge")
 
 
 def _check_size(name: str, data: bytes) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import problem as problems
+from harness.emulator import jit
 from harness.events import Event, Finished
 from harness.pipeline import Options, judge
 from harness.problem import Problem
@@ -55,6 +56,13 @@ def honest(inputs):
 def cost(inputs):
     return {"bytes": 8 * inputs["x"].size, "flops": inputs["x"].size}
 """
+
+
+@pytest.fixture
+def quick_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of the emulator without LLVM's optimiser, for tests of what it does not touch: they compile much faster."""
+    compile_ir: Callable[..., jit.Native] = jit.compile_ir
+    monkeypatch.setattr(jit, "compile_ir", lambda text, **levels: compile_ir(text, passes=0, codegen=0))
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 # precision in bits, exponent of the least normal number, exponent of the largest
@@ -87,7 +88,8 @@ def integral(a: float, mode: str) -> float:
     """A float rounded to an integer, as a float; the sign of zero is kept."""
     if not math.isfinite(a):
         return a
-    whole = {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}[mode](a)
+    direction: dict[str, Callable[[float], int]] = {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
+    whole = direction[mode](a)
     return math.copysign(float(whole), a)
 
 

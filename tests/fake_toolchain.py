@@ -76,7 +76,7 @@ class FakeDevice:
         values = {argument.name: argument.value for argument in arguments}
         x, n = values["x"], values["n"]
         assert isinstance(x, np.ndarray)
-        out, findings, said = 2 * x, [], ""
+        out, findings, said, unwritten = 2 * x, [], "", 0
         for order in orders(program.ptx, "run"):
             said += f"run {self.runs} of {os.getpid()}\n" if order == "say" else ""
             order, _, size = order.partition("@")
@@ -86,20 +86,26 @@ class FakeDevice:
                 out = 3 * x
             elif order == "nan":
                 out = np.full_like(x, np.nan)
+            elif order == "nothing":
+                out, unwritten = np.full_like(x, np.nan), x.size
             elif order == "short":
                 out = out[:-1]
             elif order == "double":
                 out = out.astype(np.float64)
             elif order == "judge_error":
                 raise JudgeError("the emulator lost its way")
+            elif order == "secret":
+                raise JudgeError("no file at /home/me/notes.txt in here")
             elif order == "refuse":
                 raise SubmissionError(Verdict.UNSUPPORTED, "no wgmma here")
             elif order == "broken":
                 self.broken = True
             elif order in FINDINGS:
                 findings.append(FINDINGS[order])
+            elif order in list(FindingKind):
+                findings.append(Finding(FindingKind(order), f"Seen: {order}."))
             MISDEEDS.get(order, lambda: None)()
-        return RunResult({"out": out}, tuple(findings), said, 0.25, {"out": 0})
+        return RunResult({"out": out}, tuple(findings), said, 0.25, {"out": unwritten})
 
 
 class NoDevice:

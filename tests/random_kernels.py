@@ -42,7 +42,6 @@ class _Writer:
     counter: int = 0
     loops: list[str] = field(default_factory=list)  # innermost last: "for", "do" or "switch"
     do_conditions: list[str] = field(default_factory=list)
-    frozen: set[str] = field(default_factory=set)  # uniform variables that count loops
     helpers: int = 0
     returns: bool = False  # whether threads of the kernel may return early (then nothing is exchanged)
     inside: bool = False  # a helper function
@@ -146,9 +145,8 @@ class _Writer:
 
     def _uniform(self, together: bool) -> None:
         name = f"u{self.rng.randrange(UNIFORMS)}"
-        if name not in self.frozen:
-            c, py = self.expression(True, 2)
-            self.line(f"{name} = {c};", f"{name} = {py}")
+        c, py = self.expression(True, 2)
+        self.line(f"{name} = {c};", f"{name} = {py}")
 
     def _cell(self, together: bool) -> None:
         (index, pindex), (c, py) = self.expression(False, 1), self.expression(False, 1)
@@ -187,9 +185,7 @@ class _Writer:
         self.depth -= 1
         self.loops.append("for")
         # What breaks out or continues under a divergent condition inside splits the block: nothing is exchanged then.
-        mark = len(self.c)
         self.block(self.rng.randint(1, 4), uniform and self.rng.random() < 0.5 and self._calm())
-        del mark
         self.loops.pop()
         self.line("}", "")
 
@@ -217,9 +213,8 @@ class _Writer:
         uniform = together and self.rng.random() < 0.4
         (c, py), s = self.expression(uniform, 1), self.fresh("s")
         cases = self.rng.randint(3, 6)
-        carried = bool(self.loops) and self.loops[-1] in ("for", "do")
-        self.line(f"switch ({c} % {cases + 1}) {{", f"{s} = {py} % {cases + 1}; go{s} = False; again{s} = False\nfor _ in (0,):")
-        self.loops.append(f"switch {s}" if carried else "switch")
+        self.line(f"switch ({c} % {cases + 1}) {{", f"{s} = {py} % {cases + 1}; go{s} = False\nfor _ in (0,):")
+        self.loops.append("switch")
         for k in range(cases):
             last = k == cases - 1
             label = "default" if last else f"case {k}"
@@ -233,26 +228,23 @@ class _Writer:
             self.line("}", "")
             self.depth -= 1
         self.loops.pop()
-        self.line("}", f"if again{s}: {self._again()}" if carried else "")
-
-    def _again(self) -> str:
-        return "continue" if self.loops[-1] == "for" else "; ".join(["pass"]) if self.loops[-1] == "calm" else "pass"
+        self.line("}", "")
 
     def _break(self, together: bool) -> None:
         if self.loops[-1] == "calm":
-            return self._assign(together)
+            self._assign(together)
+            return
         c, py = self.condition(False, 1)
         self.line(f"if ({c}) break;", f"if {py}: break")
-        return None
 
     def _continue(self, together: bool) -> None:
         kind = self.loops[-1]
-        if kind == "calm" or kind.startswith("switch"):
-            return self._assign(together)
+        if kind in ("calm", "switch"):
+            self._assign(together)
+            return
         c, py = self.condition(False, 1)
         leave = "" if kind == "for" else "\n".join("    " + part for part in self.do_conditions[-1].split("\n")) + "\n"
         self.line(f"if ({c}) continue;", f"if {py}:\n{leave}    continue")
-        return None
 
     def _return(self, together: bool) -> None:
         c, py = self.condition(False, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from harness import cases, problem
 from harness.errors import ProblemError, UsageError
+from harness.prefetch import Prefetch
 from harness.problem import Problem
 
 
@@ -170,6 +172,29 @@ def tiny(doubling: Problem) -> Problem:
         ('yield {"out": inputs["x"]}', "yield {}", r"honest\(\) on case one: must give a dict of exactly out"),
         ('yield {"out"', 'yield {"out" + 1', r"honest\(\) on case one: TypeError"),
         ('"bytes": 1, ', "", r"cost\(\) on case one: must return"),
+        ("import numpy", "raise SystemExit(5)\nimport numpy", r"reference\.py:1: SystemExit: 5"),
+        (
+            "    return {",
+            "    raise SystemExit\n    return {",
+            r"reference\.py:3: make_inputs\(\) on case one: SystemExit$",
+        ),
+        ("    return {", "    raise GeneratorExit\n    return {", r"make_inputs\(\) on case one: GeneratorExit$"),
+        (
+            "    return {",
+            "    raise ValueError('a\\nb')\n    return {",
+            r"make_inputs\(\) on case one: ValueError: a b$",
+        ),
+        (
+            "    return {",
+            "    return None\n    return {",
+            r"make_inputs\(\) on case one: must return a dict of exactly n, x",
+        ),
+        (
+            '{"out": inputs["x"].astype(np.float64)}',
+            "None",
+            r"expected\(\) on case one: must give a dict of exactly out",
+        ),
+        ('inputs["x"].astype(np.float64)}', "[[1.0]]}", r"expected\(\) on case one: out must be an array, found list"),
     ],
 )
 def test_a_broken_reference_is_explained(tmp_path: Path, tiny: Problem, old: str, new: str, message: str) -> None:
@@ -181,6 +206,27 @@ def test_a_broken_reference_is_explained(tmp_path: Path, tiny: Problem, old: str
     with pytest.raises(ProblemError, match=message) as caught:
         next(cases.build(broken, "one", 1))
     assert "reference.py" in str(caught.value)
+
+
+def test_a_reference_that_raises_keyboard_interrupt_is_no_interrupt(tmp_path: Path, tiny: Problem) -> None:
+    broken = _problem(tmp_path, tiny, _GOOD.replace("    return {", "    raise KeyboardInterrupt\n    return {", 1))
+    with Prefetch(cases.build(broken, "one", 1)) as ahead, pytest.raises(ProblemError, match="KeyboardInterrupt"):
+        next(iter(ahead))
+    with pytest.raises(
+        KeyboardInterrupt
+    ):  # in the main thread it may be the user's, unless Ctrl-C raises another class
+        next(cases.build(broken, "one", 1))
+    previous = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        with pytest.raises(ProblemError, match=r"make_inputs\(\) on case one: KeyboardInterrupt"):
+            next(cases.build(broken, "one", 1))
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def test_a_function_cannot_take_inputs_from_the_next(tmp_path: Path, tiny: Problem) -> None:
+    greedy = _GOOD.replace('return {"out": inputs["x"].astype', 'return {"out": inputs.pop("x").astype')
+    assert next(cases.build(_problem(tmp_path, tiny, greedy), "one", 1)).name == "one"
 
 
 def test_a_case_beyond_the_memory_limit(tmp_path: Path, tiny: Problem) -> None:

@@ -157,9 +157,29 @@ def test_unwritten_elements_are_counted_and_placed() -> None:
         out[2, 3, 60:] = np.nan
 
     _, findings = _judge(_expected(), leave, unwritten={"out": 4})
-    assert [f.kind for f in findings] == [FindingKind.UNWRITTEN_OUTPUT, FindingKind.MISMATCH]
+    assert [f.kind for f in findings] == [FindingKind.UNWRITTEN_OUTPUT]
     assert findings[0].message == "4 of 1,536 elements of out were never written, the first is out[2, 3, 60]"
     assert findings[0].index == (2, 3, 60)
+
+
+@pytest.mark.parametrize("value", [9.0, np.nan, np.inf])
+def test_what_was_written_wrong_is_told_apart_from_what_was_not_written(value: float) -> None:
+    def spoil(out: np.ndarray) -> None:
+        out[2, 3, 60:] = np.array([0xFFF5A5A5], np.uint32).view(np.float32)[0]
+        out[0, 1, 5] = value
+
+    stats, findings = _judge(_expected(), spoil, unwritten={"out": 4})
+    assert [f.kind for f in findings] == [FindingKind.MISMATCH, FindingKind.UNWRITTEN_OUTPUT]
+    assert findings[0].message.startswith("1 of 1,536 elements of out differs") and findings[0].index == (0, 1, 5)
+    assert "out[2, 3" not in findings[0].message
+    assert ("inf times" in findings[0].message) == (not np.isfinite(value))
+    assert findings[1].index == (2, 3, 60)
+    assert stats.nan_count == 4 + (not np.isfinite(value))
+
+
+def test_an_unwritten_lse_of_an_empty_row_has_a_place() -> None:
+    _, (finding,) = _judge(np.array([0.0, -np.inf]), _set(1, np.nan), limits=ELEMENTS, unwritten={"out": 1})
+    assert (finding.kind, finding.index) == (FindingKind.UNWRITTEN_OUTPUT, (1,))
 
 
 def test_unwritten_but_right_is_still_reported() -> None:

@@ -6,6 +6,8 @@ import json
 import os
 import pty
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,12 +67,59 @@ def test_exit_codes(doubling: Problem, tmp_path: Path, text: str, code: int, ver
 
 def test_the_seed_that_is_shown_repeats_the_run(doubling: Problem, tmp_path: Path) -> None:
     first = _judge(doubling, tmp_path, "@run wrong").stdout
-    repeat = re.search(r"repeat: python judge.py (.*)", first)
+    repeat = re.search(r"repeat: \S+ judge.py (.*)", first)
     assert repeat and str(doubling.directory) in repeat[1]
     seed = repeat[1].split("--seed ")[1].split()[0]
     again = _judge(doubling, tmp_path, "@run wrong", "--seed", seed).stdout
     mismatches = [re.findall(r"expected \S+, found \S+", text) for text in (first, again)]
     assert mismatches[0] and mismatches[0] == mismatches[1]
+
+
+@pytest.mark.parametrize("name", ["my.cu", "-dash.cu", "sp ace é'.cu"])
+def test_the_command_that_is_shown_can_be_pasted(doubling: Problem, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("@run wrong")
+    words = ["--seed", "0", "--cases", "t*", "--time-limit", "2.5", "--card", "RTX 4090", "--no-cache"]
+    done = _run(*words, "--", doubling.directory, name, cwd=tmp_path, fakes=True)
+    repeat = shlex.split(done.stdout.split("repeat: ")[1])
+    assert repeat[:2] == [sys.executable, "judge.py"]
+    again = _run(*repeat[2:], cwd=tmp_path, fakes=True)
+    shown = [re.sub(r"[0-9.]+ s", "", text) for text in (done.stdout, again.stdout)]
+    assert "two " in shown[0] and "seed 0\n" in shown[0] and shown[0] == shown[1]
+
+
+def test_the_command_names_the_script_as_it_was_called() -> None:
+    line = "import sys; sys.argv[0] = '../judge.py'; from harness import commandline as c"
+    code = f"{line}; print(c.repeat(c.judge_parser().parse(['p', 'my.cu', '--cases=-x']), None))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"{sys.executable} ../judge.py p my.cu --cases=-x\n"
+
+
+@pytest.mark.parametrize("place", ["make_inputs(case, rng):", "cost(inputs):", ""])
+def test_what_a_reference_prints_stays_out_of_the_json(doubling: Problem, tmp_path: Path, place: str) -> None:
+    directory = tmp_path / "doubling"
+    shutil.copytree(doubling.directory, directory)
+    reference = directory / "reference.py"
+    text = reference.read_text()
+    said = "import os, sys; print('printed'); sys.stdout.write('written\\n'); os.system('echo echoed')"
+    reference.write_text(text.replace(f"def {place}\n", f"def {place}\n    {said}\n") if place else f"{said}\n{text}")
+    (tmp_path / "my.cu").write_text("// fine")
+    done = _run(directory, "my.cu", "--no-cache", "--device", "cpu", "--json", "-", cwd=tmp_path, fakes=True)
+    assert json.loads(done.stdout)["verdict"] == "accepted"
+    assert {"printed", "written", "echoed"} <= set(done.stderr.split())
+
+
+@pytest.mark.parametrize("statement", ["raise SystemExit(5)", "raise KeyboardInterrupt", "exit()", "1 / 0"])
+@pytest.mark.parametrize("function", ["", "make_inputs(case, rng)", "expected(inputs)", "honest(inputs)"])
+def test_a_reference_cannot_end_the_judge(doubling: Problem, tmp_path: Path, statement: str, function: str) -> None:
+    directory = tmp_path / "doubling"
+    shutil.copytree(doubling.directory, directory)
+    text = (directory / "reference.py").read_text()
+    broken = text.replace(f"def {function}:\n", f"def {function}:\n    {statement}\n") if function else statement
+    (directory / "reference.py").write_text(broken)
+    (tmp_path / "my.cu").write_text("// fine")
+    done = _run(directory, "my.cu", "--no-cache", "--device", "cpu", cwd=tmp_path, fakes=True)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert re.search(r"/reference\.py:\d+: ", done.stderr) and function.split("(")[0] in done.stderr
 
 
 def test_json_to_standard_output_is_alone_there(doubling: Problem, tmp_path: Path) -> None:
@@ -93,6 +142,16 @@ def test_json_to_standard_output_is_alone_there(doubling: Problem, tmp_path: Pat
         (["flash_attention", "x.cu", "--seed", "-1"], "--seed"),
         (["flash_attention", "x.cu", "--seed", "x"], "'x' is no whole number"),
         (["flash_attention", "x.cu", "--time-limit", "nan"], "'nan' is no number of seconds"),
+        (["flash_attention", "x.cu", "--time-limit", "1e-300"], "'1e-300' is no number of seconds from 0.01"),
+        (["flash_attention", "x.cu", "--json", ""], "argument --json: the name is empty"),
+        (["", "x.cu"], "argument problem: the name is empty"),
+        (["flash_attention", " "], "argument SOLUTION.cu: the name is empty"),
+        (["show", ""], "argument problem: the name is empty"),
+        (["flash_attention", "x.cu", "--json", "x.cu"], "cannot write the report to x.cu: it is the submission"),
+        (["flash_attention", "x.cu", "--json", "./link"], "cannot write the report to link: it is the submission"),
+        (["flash_attention", "x.cu", "--json", "notes.txt"], "notes.txt: a file that is no report is there"),
+        (["flash_attention", "x.cu", "--json", "/proc/version"], "cannot write the report"),
+        (["flash_attention", "x.cu", "--json", "n" * 300], "File name too long"),
         (["flash_attention", "x.cu", "--threads", "0"], "'0' is no whole number"),
         (["flash_attention", "x.cu", "--card", "H1000"], "H100"),
         (["flash_attention", "x.cu", "--json", "/absent/report.json"], "cannot write the report"),
@@ -104,10 +163,31 @@ def test_json_to_standard_output_is_alone_there(doubling: Problem, tmp_path: Pat
 )
 def test_wrong_usage_is_one_line_with_a_way_out(tmp_path: Path, words: list[str], expected: str) -> None:
     (tmp_path / "x.cu").write_text("// x")
+    (tmp_path / "link").symlink_to("x.cu")
+    (tmp_path / "notes.txt").write_text("mine")
     done = _run(*words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert expected in done.stderr
     assert done.stderr.startswith("judge.py") and len(done.stderr.splitlines()) == 1
+    assert ((tmp_path / "x.cu").read_text(), (tmp_path / "notes.txt").read_text()) == ("// x", "mine")
+
+
+@pytest.mark.parametrize("name", ["problem.yaml", "reference.py", "statement.md", "starter.cu"])
+def test_a_report_never_replaces_a_file_of_the_problem(doubling: Problem, tmp_path: Path, name: str) -> None:
+    directory = tmp_path / "doubling"
+    shutil.copytree(doubling.directory, directory)
+    (directory / "statement.md").write_text("{}")  # might be a report by its looks
+    before = (directory / name).read_text()
+    done = _run(directory, directory / "starter.cu", "--json", directory / name, fakes=True)
+    assert done.returncode == 2 and "cannot write the report" in done.stderr
+    assert (directory / name).read_text() == before
+
+
+def test_a_report_may_replace_a_report_and_go_to_a_device(doubling: Problem, tmp_path: Path) -> None:
+    (tmp_path / "empty.json").touch()
+    for target in ("report.json", "report.json", "empty.json", "/dev/null"):
+        assert _judge(doubling, tmp_path, "// fine", "--json", target).returncode == 0
+    assert json.loads((tmp_path / "empty.json").read_text())["verdict"] == "accepted"
 
 
 def test_unknown_cases_name_the_known_ones(doubling: Problem, tmp_path: Path) -> None:
@@ -149,7 +229,7 @@ def test_a_missing_package_is_one_line_with_the_command(tmp_path: Path) -> None:
     assert "'numpy' is missing" in done.stderr and "-m pip install -e" in done.stderr
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_an_interrupt_ends_at_once_and_leaves_nothing(
     doubling: Problem, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
@@ -185,10 +265,68 @@ def test_progress_only_on_a_terminal(doubling: Problem, tmp_path: Path) -> None:
     assert done.returncode == 0 and b"\x1b" not in done.stdout
 
 
-def test_a_closed_pipe_is_no_traceback() -> None:
-    done = subprocess.run(f"{sys.executable} {ROOT / 'judge.py'} show paged_decode | head -1 >/dev/null",
-                          shell=True, capture_output=True, text=True, timeout=60)  # fmt: skip
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize("words", ["show paged_decode", "list", "--help", "split_k_merge empty.cu"])
+def test_a_closed_pipe_is_silent(tmp_path: Path, words: str) -> None:
+    (tmp_path / "empty.cu").touch()
+    command = f"{sys.executable} {ROOT / 'judge.py'} {words} | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("words", ["show paged_decode", "list", "--help", "split_k_merge empty.cu", "doctor"])
+def test_a_full_disk_is_one_line(tmp_path: Path, words: str) -> None:
+    (tmp_path / "empty.cu").touch()
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(_command(*words.split()), stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    if words == "--help":  # argparse does not mind
+        assert done.returncode in (0, 3) and "Traceback" not in done.stderr
+    else:
+        assert (done.returncode, done.stderr) == (3, "judge.py: cannot write the output: No space left on device\n")
+
+
+def test_closed_and_full_streams_leave_the_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "empty.cu").touch()
+    command = shlex.join(_command("split_k_merge", "empty.cu"))
+    for redirection, code in (
+        (">&- 2>&-", 1),
+        (">&-", 1),
+        (">/dev/full 2>/dev/full", 3),
+        (">/dev/null 2>/dev/full", 1),
+    ):
+        done = subprocess.run(f"{command} {redirection}", shell=True, capture_output=True, cwd=tmp_path, timeout=60)
+        assert (done.returncode, done.stderr) == (code, b""), redirection
+
+
+def test_a_narrow_encoding_is_no_error(doubling: Problem, tmp_path: Path) -> None:
+    (tmp_path / "é.cu").write_text("@run wrong")
+    command = _command(doubling.directory, "é.cu", "--no-cache", "--device", "cpu", fakes=True)
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, cwd=tmp_path, env=environment, timeout=60)
+    assert done.returncode == 1 and b"\\xe9.cu" in done.stdout
+
+
+_FAILING = (
+    "import harness.pipeline; harness.pipeline.judge = lambda *_: 1 / 0; import judge; judge.sys.exit(judge.main())"
+)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_a_failure_of_the_judge_shows_its_place_on_demand_only(tmp_path: Path, debug: bool) -> None:
+    (tmp_path / "x.cu").write_text("// x")
+    command = [sys.executable, "-c", _FAILING, "split_k_merge", "x.cu", *["--debug"] * debug]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60)
+    assert (done.returncode, done.stdout) == (3, "") and "judge itself failed (ZeroDivisionError)" in done.stderr
+    assert (len(done.stderr.splitlines()) == 1, "Traceback" in done.stderr) == (not debug, debug)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_a_failure_of_the_run_child_shows_its_place_on_demand_only(
+    doubling: Problem, tmp_path: Path, debug: bool
+) -> None:
+    done = _judge(doubling, tmp_path, "@run raise", *["--debug"] * debug)
+    assert "(ZeroDivisionError)" in done.stdout and "Traceback" not in done.stdout
+    assert ("Traceback" in done.stderr) == debug and bool(done.stderr) == debug
 
 
 def test_an_old_python_is_told_so() -> None:

@@ -62,7 +62,16 @@ def test_the_ptx_names_no_place_on_this_machine() -> None:
     text = "#include <cooperative_groups.h>\n" + in_kernel("cooperative_groups::this_thread_block().sync();")
     files = re.findall(r'\.file\s+\d+ "([^"]*)"', build(text + "void f(int n) { n = std::min(n, 3); }\n").ptx)
     assert {"<cooperative_groups.h>", "<algorithm>", "my.cu"} <= set(files)
-    assert not any(file.startswith("/") for file in files)
+    assert not any("/" in file and not file.startswith("<") for file in files)
+
+
+def test_the_ptx_is_the_same_wherever_the_judge_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "#include <cooperative_groups.h>\n" + in_kernel("cooperative_groups::this_thread_block().sync();")
+    ptx = build(text).ptx
+    headers = nvrtc.find_toolkit().include[0]
+    for folder in (headers, headers.parents[2]):  # as where the wheels lie below the working directory
+        monkeypatch.chdir(folder)
+        assert build(text).ptx == ptx
 
 
 @pytest.mark.parametrize(("card", "target"), [("T4", "sm_75"), ("A100", "sm_80"), ("L4", "sm_89"), ("H100", "sm_90a")])
@@ -78,6 +87,12 @@ def test_an_error_has_the_users_file_and_line() -> None:
 
 def test_a_quote_in_the_file_name_is_no_way_into_the_source() -> None:
     assert '"a_.cu"' in build(GOOD, name='a".cu').ptx
+
+
+@pytest.mark.parametrize("name", ["-dash.cu", "--help", "@file.cu", " x.cu ", "\u202ea.cu", "a\udcff.cu", "é (1).cu"])
+def test_any_file_name_compiles(name: str) -> None:
+    assert build(GOOD, name=name).log == ""
+    assert "(3): warning" in build(solve("  int unused;"), name=name).log
 
 
 def test_warnings_are_kept() -> None:
@@ -138,14 +153,41 @@ def test_main_may_be_there() -> None:
     ("text", "line", "said"),
     [
         (solve("  cudaGraphCreate(0, 0);"), 3, "cudaGraphCreate is not among the CUDA functions"),
+        (solve("  cudaStreamBeginCapture(0, cudaStreamCaptureModeGlobal);"), 3, "launch the kernels one by one"),
+        (solve("  cudaLaunchCooperativeKernel((void*)scale, n, n, nullptr);"), 3, "launch it with <<<>>>"),
         ("\n#include <vector>\n" + GOOD, 2, "<vector> is not available to solve()"),
-        ("\n#include <cublas_v2.h>\n" + GOOD, 2, "no header cublas_v2.h"),
+        ("\n#include <string>\n" + GOOD, 2, "<string> is not available to solve()"),
+        ("\n#include <array>\n" + GOOD, 2, "<array> is not available to solve()"),
+        ("\n#include <thrust/sort.h>\n" + GOOD, 2, "<thrust/sort.h> is not available to solve(): write the step as"),
+        ("\n#include <cub/cub.cuh>\n" + GOOD, 2, "as <cub/block/block_reduce.cuh>"),
     ],
 )
-def test_what_is_not_offered_is_named(text: str, line: int, said: str) -> None:
+def test_what_nvcc_would_take_is_unsupported_at_the_users_line(text: str, line: int, said: str) -> None:
+    error = refusal(text, Verdict.UNSUPPORTED)
+    assert said in str(error)
+    assert error.findings[0].line == line
+    assert f"my.cu({line}): " in error.log and str(error) in error.log
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("\n#include <cublas_v2.h>\n" + GOOD, 2, "no header cublas_v2.h"),
+        (solve("  cudaMaloc(0, 0);"), 3, "cudaMaloc is not among the CUDA functions"),
+        (solve("  int x = missing; cudaGraphCreate(0, 0);"), 3, "cudaGraphCreate is not among the CUDA functions"),
+        (solve("  scale<<n, 32>>>(q, out, n);"), 3, "here a '<' is missing"),
+        (solve("  scale<<<n, 32>>(q, out, n);"), 3, "here a '>' is missing"),
+        ("__constant__ int table[1 << 20];\n" + in_kernel("out[0] = table[n];"), 0, "4194304 bytes, 65536 at most"),
+    ],
+)
+def test_what_the_user_can_mend_is_said_in_plain_words(text: str, line: int, said: str) -> None:
     error = refusal(text)
     assert said in str(error)
     assert error.findings[0].line == line
+
+
+def test_parts_of_cub_that_kernels_use_are_there() -> None:
+    assert build("#include <cub/block/block_reduce.cuh>\n#include <cub/warp/warp_reduce.cuh>\n" + GOOD).ptx
 
 
 @pytest.mark.parametrize(
@@ -215,17 +257,79 @@ def test_an_undefined_device_function_is_an_error() -> None:
     )
 
 
-def test_text_of_other_files_is_not_shown(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("hunter2 is no declaration\n")
-    error = refusal(f'#include "{secret}"\n' + GOOD)
-    assert "hunter2" not in error.log
-    assert str(tmp_path) not in error.log
-    assert "hunter2" not in refusal(f'#line 1 "{secret}"\n#error x\n').log
+SECRET = "hunter2 is no declaration\n"
+
+
+ABSOLUTE = [
+    '#include "{}"', "#include <{}>", '%:include "{}"', '#include /* it */ "{}"', '#in\\\nclude "{}"',
+    '#include_next "{}"', '#define PLACE "{}"\n#include PLACE', '#line 1 "{}"\n#include __FILE__',
+    '#li\\\nne 1 "{}"\n#include __FILE__',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("form", "include"),
+    [
+        *(("absolute", include) for include in ABSOLUTE),
+        ("upwards", '#include "{}"'),
+        ("here", '#include "{}"'),
+        ("from a toolkit folder", "#include <{}>"),
+    ],
+)
+def test_no_other_file_can_be_included(
+    form: str, include: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text(SECRET)
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path if form == "here" else tmp_path / "below")
+    up = "../" * (len(nvrtc.find_toolkit().include[0].parts) - 1)
+    place = {"absolute": f"{tmp_path}/secret", "upwards": "../secret", "here": "secret"}
+    log = refusal(include.format(place.get(form, f"{up}{str(tmp_path)[1:]}/secret")) + "\n" + GOOD).log
+    assert "hunter2" not in log
+    assert "there is no header" in log or "includes itself" in log
+
+
+def test_an_include_that_is_computed_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(SECRET)
+    error = refusal(f"#define TEXT(x) #x\n#include TEXT({tmp_path}/secret)\n" + GOOD)
+    assert str(error).startswith("my.cu(2): error: #include needs the header itself")
+    assert build('#define HALF "cuda_fp16.h"\n#include HALF\n// #include ANY\n' + GOOD).ptx
+
+
+def test_a_header_that_is_not_reached_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(SECRET)
+    assert build(f'#ifdef LOCAL\n#include "{tmp_path}/secret"\n#endif\n' + GOOD).ptx
+
+
+def test_messages_about_other_files_lose_text_and_place() -> None:
+    log = (
+        'etc/secret(1): warning #1-D: hm\n  hunter2\n  ^\n\n/etc/secret(2): error: expected a ";"\n  hunter2\n  ^\n\n'
+        '/t/../etc/secret(2): error: no\n  hunter2\n  ^\n\nmy.cu(3): error: "f" (declared at line 2 of "/etc/secret")\n'
+        "  kept\n  ^\n          detected during instantiation at line 7 of /etc/secret\n\n<cuda.h>(3): error: no\n  kept\n"
+    )
+    cleaned = diagnostics.clean(log, "my.cu", [Path("/t")])
+    assert "hunter2" not in cleaned and "secret" not in cleaned
+    assert cleaned.count("in a file that is not part of the submission") == 1
+    assert cleaned.count("  kept\n") == 2
+
+
+@pytest.mark.parametrize("directive", ['#line 7 "/etc/passwd"', '# 7 "x.h"', "%:line 7", '#/**/line 7 "my.h"'])
+def test_line_directives_do_not_move_messages(directive: str) -> None:
+    log = build(f"{directive}\n" + solve("  int unused;")).log
+    assert log.startswith("my.cu(4): warning") and "int unused;" in log
+    assert "not part of the submission" not in log
+
+
+def test_stray_bytes_of_the_compiler_stay_out_of_the_log() -> None:
+    assert build(solve("  float host[64] = {0};\n  scale<<<1, 1>>>(host, out, n);")).log == ""
+    stray = (
+        "my.cu(4) : Warning: A pointer to local memory was stored into the parameter buffer obtained at\x01\nEU\ufffd"
+    )
+    assert diagnostics.clean(stray + "\nmy.cu(5): error: x\ufffd\n", "my.cu", ()) == "my.cu(5): error: x\n"
 
 
 def test_errors_in_a_toolkit_header_name_it_without_a_path() -> None:
-    error = refusal("#include <cub/cub.cuh>\n" + GOOD)
+    error = refusal("#include <cub/cub.cuh>\n" + GOOD, Verdict.UNSUPPORTED)
     assert "site-packages" not in error.log
     assert "<cub/" in error.log
 

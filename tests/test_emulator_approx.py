@@ -57,11 +57,14 @@ def _measured(shape: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
 def _ulps(found: np.ndarray, exact: np.ndarray) -> np.ndarray:
     """Error in units of the last place of the exact value, subnormals included."""
     exponent = np.maximum(np.frexp(exact)[1] - 24, -149)
-    return np.abs(found.astype(np.float64) - exact) / np.exp2(exponent.astype(np.float64))
+    error: np.ndarray = np.abs(found.astype(np.float64) - exact)
+    ulps: np.ndarray = error / np.exp2(exponent.astype(np.float64))
+    return ulps
 
 
 def _relative(found: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    return np.abs(found.astype(np.float64) - exact) / np.abs(exact)
+    error: np.ndarray = np.abs(found.astype(np.float64) - exact) / np.abs(exact)
+    return error
 
 
 def _flush(x: np.ndarray) -> np.ndarray:

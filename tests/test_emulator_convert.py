@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
 import pytest
 
@@ -62,9 +63,13 @@ def _float_to_integer_rows() -> list[Row]:
     rows = []
     for source in FLOATS:
         for target in INTEGERS:
-            for mode in ("rni", "rzi", "rmi", "rpi") if BITS[target] >= 32 else ("rzi",):
-                rows.append(Row(f"cvt.{mode}.{target}.{source}", _register(target), (source,), _to_integer(target, source, mode)))
+            modes = ("rni", "rzi", "rmi", "rpi") if BITS[target] >= 32 else ("rzi",)
+            rows += [Row(f"cvt.{mode}.{target}.{source}", _register(target), (source,), _to_integer(target, source, mode)) for mode in modes]
     return rows
+
+
+def _whole(value: int, kind: str, mode: str) -> float:
+    return exact.rounded(Fraction(value), kind, mode)
 
 
 def _integer_to_float_rows() -> list[Row]:
@@ -72,8 +77,8 @@ def _integer_to_float_rows() -> list[Row]:
     for source in INTEGERS:
         for target in FLOATS:
             for mode in ("rn", *DIRECTED) if target != "f16" else ("rn",):
-                rows.append(Row(f"cvt.{mode}.{target}.{source}", target, (source,),
-                                lambda a, t=target, m=mode: exact.rounded(Fraction(a), t, m)))  # fmt: skip
+                model = partial(_whole, kind=target, mode=mode)
+                rows += [Row(f"cvt.{mode}.{target}.{source}", target, (source,), model)]
     return rows
 
 
@@ -110,7 +115,7 @@ def _float_rows() -> list[Row]:
             rows.append(Row(f"cvt.{mode}.f16.f32", "f16", ("f32",), _narrow("f16", mode)))
     for kind in FLOATS:
         for mode in ("rni", "rzi", "rmi", "rpi"):
-            rows.append(Row(f"cvt.{mode}.{kind}.{kind}", kind, (kind,), lambda a, m=mode: exact.integral(a, m)))
+            rows += [Row(f"cvt.{mode}.{kind}.{kind}", kind, (kind,), partial(exact.integral, mode=mode))]
     return rows
 
 
@@ -123,5 +128,5 @@ TABLES = {
 
 
 @pytest.mark.parametrize(("table", "shape"), cells(TABLES))
-def test_conversions(table: str, shape: str) -> None:
-    check(TABLES[table], shape)
+def test_conversions(table: str, shape: str, request: pytest.FixtureRequest) -> None:
+    check(TABLES[table], shape, request)

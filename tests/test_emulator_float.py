@@ -150,7 +150,8 @@ _UNORDERED = {
 def _comparisons(kind: str) -> list[Row]:
     rows = [Row(f"setp.{n}.{kind}", "pred", (kind, kind), m) for n, m in (_ORDERED | _UNORDERED).items()]
     both = "{{ .reg .pred %p, %q; setp.lt.and.{k} %p|%q, {{a}}, {{b}}, !{{c}}; selp.u32 {{d}}, 1, 0, %p; @%q add.u32 {{d}}, {{d}}, 2; }}"
-    return rows + [
+    return [
+        *rows,
         Row(f"set.lt.u32.{kind}", "u32", (kind, kind), lambda a, b: -(a < b)),
         Row(f"set.neu.f32.{kind}", "f32", (kind, kind), lambda a, b: float(a != b)),
         Row(f"set.ge.or.s32.{kind}", "s32", (kind, kind, "pred"), lambda a, b, c: -(a >= b or c)),
@@ -176,5 +177,5 @@ TABLES = {
 
 
 @pytest.mark.parametrize(("table", "shape"), cells(TABLES))
-def test_float_instructions(table: str, shape: str) -> None:
-    check(TABLES[table], shape)
+def test_float_instructions(table: str, shape: str, request: pytest.FixtureRequest) -> None:
+    check(TABLES[table], shape, request)

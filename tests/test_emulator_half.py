@@ -127,8 +127,12 @@ TABLES = {
 
 
 @pytest.mark.parametrize(("table", "shape"), cells(TABLES))
-def test_half_instructions(table: str, shape: str) -> None:
-    check(TABLES[table], shape)
+def test_half_instructions(table: str, shape: str, request: pytest.FixtureRequest) -> None:
+    check(TABLES[table], shape, request)
+
+
+def _fused(a: float, b: float, c: float) -> float:
+    return exact.fma(a, b, c, "f16")
 
 
 def test_fused_halves_are_rounded_once() -> None:
@@ -139,5 +143,5 @@ def test_fused_halves_are_rounded_once() -> None:
     text = """#include <cuda_fp16.h>
     __global__ void k(const __half* a, const __half* b, const __half* c, __half* d) { int i = blockIdx.x * 32 + threadIdx.x; d[i] = __hfma(a[i], b[i], c[i]); }"""
     ran = run(text, [a, b, c, np.zeros(512, np.uint16)], 16)
-    want = [_encode(exact.fma(*(_decode(int(v), "f16") for v in row), "f16"), "f16") for row in zip(a, b, c, strict=True)]
+    want = [_encode(_fused(*(_decode(int(v), "f16") for v in row)), "f16") for row in zip(a, b, c, strict=True)]
     np.testing.assert_array_equal(ran.arrays[3], np.array(want, np.uint16))

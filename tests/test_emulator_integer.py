@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ptx_table import BITS, Bits, Row, cells, check
+from tests.ptx_table import BITS, Bits, Model, Row, cells, check
 
 
 def _signed(value: int, bits: int) -> int:
@@ -30,19 +30,19 @@ def _remainder(a: int, b: int) -> int:
     return a if b == 0 else a - b * _quotient(a, b)
 
 
-def _shift_left(bits: int) -> object:
+def _shift_left(bits: int) -> Model:
     return lambda a, n: 0 if n >= bits else a << n
 
 
-def _shift_right(bits: int) -> object:
+def _shift_right(bits: int) -> Model:
     return lambda a, n: a >> min(n, bits)
 
 
-def _leading_zeros(bits: int) -> object:
+def _leading_zeros(bits: int) -> Model:
     return lambda a: bits - a.bit_length()
 
 
-def _highest(bits: int, amount: bool = False) -> object:
+def _highest(bits: int, amount: bool = False) -> Model:
     """bfind: place of the highest bit that differs from the sign; -1 where there is none."""
 
     def find(a: int) -> int:
@@ -52,11 +52,11 @@ def _highest(bits: int, amount: bool = False) -> object:
     return find
 
 
-def _reverse(bits: int) -> object:
+def _reverse(bits: int) -> Model:
     return lambda a: int(f"{a:0{bits}b}"[::-1], 2)
 
 
-def _extract(bits: int, signed: bool) -> object:
+def _extract(bits: int, signed: bool) -> Model:
     """bfe, bit by bit as the PTX ISA spells it."""
 
     def extract(a: int, start: int, length: int) -> int:
@@ -69,7 +69,7 @@ def _extract(bits: int, signed: bool) -> object:
     return extract
 
 
-def _insert(bits: int) -> object:
+def _insert(bits: int) -> Model:
     def insert(a: int, b: int, start: int, length: int) -> int:
         start, length = start & 255, length & 255
         for k in range(length):
@@ -80,7 +80,7 @@ def _insert(bits: int) -> object:
     return insert
 
 
-def _funnel(left: bool, clamp: bool) -> object:
+def _funnel(left: bool, clamp: bool) -> Model:
     def shift(a: int, b: int, n: int) -> int:
         n = min(n, 32) if clamp else n & 31
         return (b << n | a >> (32 - n)) if left else (b << (32 - n) | a >> n)
@@ -88,7 +88,12 @@ def _funnel(left: bool, clamp: bool) -> object:
     return shift
 
 
-def _permute(mode: str = "") -> object:
+def _funnel_by(left: bool, clamp: bool, n: int) -> Model:
+    shift = _funnel(left, clamp)
+    return lambda a, b: shift(a, b, n)
+
+
+def _permute(mode: str = "") -> Model:
     def permute(a: int, b: int, c: int) -> int:
         pool = [(b << 32 | a) >> 8 * k & 255 for k in range(8)]
         n = c & 3
@@ -105,11 +110,11 @@ def _permute(mode: str = "") -> object:
     return permute
 
 
-def _lookup(table: int) -> object:
+def _lookup(table: int) -> Model:
     return lambda a, b, c: sum((table >> ((a >> k & 1) << 2 | (b >> k & 1) << 1 | c >> k & 1) & 1) << k for k in range(32))
 
 
-def _product(kind: str, part: str) -> object:
+def _product(kind: str, part: str) -> Model:
     bits = BITS[kind]
     return {"lo": lambda a, b, c=0: a * b + c, "hi": lambda a, b, c=0: (a * b >> bits) + c, "wide": lambda a, b, c=0: a * b + c}[part]
 
@@ -118,11 +123,11 @@ def _low24(value: int, signed: bool) -> int:
     return _signed(value, 24) if signed else value & 0xFFFFFF
 
 
-def _product24(signed: bool, high: bool) -> object:
+def _product24(signed: bool, high: bool) -> Model:
     return lambda a, b, c=0: (_low24(a, signed) * _low24(b, signed) >> (16 if high else 0)) + c
 
 
-def _dot(kind_a: str, kind_b: str) -> object:
+def _dot(kind_a: str, kind_b: str) -> Model:
     """dp4a: four products of bytes."""
 
     def byte(value: int, k: int, kind: str) -> int:
@@ -132,7 +137,7 @@ def _dot(kind_a: str, kind_b: str) -> object:
     return lambda a, b, c: c + sum(byte(a, k, kind_a) * byte(b, k, kind_b) for k in range(4))
 
 
-def _dot2(kind_a: str, kind_b: str, high: bool) -> object:
+def _dot2(kind_a: str, kind_b: str, high: bool) -> Model:
     def part(value: int, k: int, bits: int, kind: str) -> int:
         field = value >> bits * k & ((1 << bits) - 1)
         return _signed(field, bits) if kind[0] == "s" else field
@@ -140,7 +145,7 @@ def _dot2(kind_a: str, kind_b: str, high: bool) -> object:
     return lambda a, b, c: c + sum(part(a, k, 16, kind_a) * part(b, k + 2 * high, 8, kind_b) for k in range(2))
 
 
-def _differences(kind: str, total: bool) -> object:
+def _differences(kind: str, total: bool) -> Model:
     def model(a: int, b: int, c: int) -> int:
         x, y = ([_signed(v >> 8 * k, 8) if kind == "s32" else v >> 8 * k & 255 for k in range(4)] for v in (a, b))
         apart = [abs(p - q) for p, q in zip(x, y, strict=True)]
@@ -149,9 +154,10 @@ def _differences(kind: str, total: bool) -> object:
     return model
 
 
-def _packed(op: str, kind: str) -> object:
+def _packed(op: str, kind: str) -> Model:
     """An operation on each half of a word."""
-    f = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "min": min, "max": max}[op]
+    models: dict[str, Model] = {"add": lambda a, b: a + b, "min": min, "max": max}
+    f = models[op]
 
     def model(a: int, b: int) -> int:
         parts = [[_signed(v >> s, 16) if kind == "s16x2" else v >> s & 0xFFFF for v in (a, b)] for s in (0, 16)]
@@ -234,7 +240,7 @@ THREE = ("b32",) * 3
 _SHORT = [
     *(Row(f"shf.{side}.{mode}.b32", "b32", ("b32", "b32", "u32"), _funnel(side == "l", mode == "clamp"))
       for side in "lr" for mode in ("wrap", "clamp")),
-    *(Row(f"shf.{side}.{mode}.b32 {{d}}, {{a}}, {{b}}, {n}", "b32", ("b32", "b32"), lambda a, b, f=_funnel(side == "l", mode == "clamp"), n=n: f(a, b, n))
+    *(Row(f"shf.{side}.{mode}.b32 {{d}}, {{a}}, {{b}}, {n}", "b32", ("b32", "b32"), _funnel_by(side == "l", mode == "clamp", n))
       for side in "lr" for mode in ("wrap", "clamp") for n in (0, 7, 31, 32, 33)),
     *(Row(f"lop3.b32 {{d}}, {{a}}, {{b}}, {{c}}, {table}", "b32", THREE, _lookup(table)) for table in (0, 0x80, 0x96, 0xCA, 0xE8, 0x1B, 0xFE, 0xFF)),
     Row("prmt.b32", "b32", THREE, _permute()),
@@ -278,8 +284,9 @@ _SIGNED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _UNSIGNED = {"lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
 
 
-def _compare(symbol: str) -> object:
-    return eval(f"lambda a, b: a {symbol} b")
+def _compare(symbol: str) -> Model:
+    model: Model = eval(f"lambda a, b: a {symbol} b")
+    return model
 
 
 def _comparisons(kind: str) -> list[Row]:
@@ -290,7 +297,8 @@ def _comparisons(kind: str) -> list[Row]:
         return rows
     less = (kind, kind, "pred")
     both = "{{ .reg .pred %p, %q; setp.lt.{op}.{kind} %p|%q, {{a}}, {{b}}, {{c}}; selp.u32 {{d}}, 1, 0, %p; @%q add.u32 {{d}}, {{d}}, 2; }}"
-    return rows + [
+    return [
+        *rows,
         Row(f"set.gt.u32.{kind}", "u32", (kind, kind), lambda a, b: -(a > b)),
         Row(f"set.le.f32.{kind}", "f32", (kind, kind), lambda a, b: float(a <= b)),
         Row(f"set.ne.xor.s32.{kind}", "s32", less, lambda a, b, c: -((a != b) ^ c)),
@@ -339,5 +347,5 @@ TABLES = {
 
 
 @pytest.mark.parametrize(("table", "shape"), cells(TABLES))
-def test_integer_instructions(table: str, shape: str) -> None:
-    check(TABLES[table], shape)
+def test_integer_instructions(table: str, shape: str, request: pytest.FixtureRequest) -> None:
+    check(TABLES[table], shape, request)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-
-
 import numpy as np
 import pytest
 
 from harness.verdict import FindingKind as K
 from tests.emulator_kit import run
+
+pytestmark = pytest.mark.usefixtures("quick_compiler")
 
 T = np.arange(32)
 FIRST_LINE = 4  # of a kernel text: three #include lines stand before it
@@ -36,7 +36,7 @@ def test_shuffles_by_constants() -> None:
     ran = run(f"__global__ void k(const int* in, int* out) {{ int t = threadIdx.x; {body} }}", [source, np.zeros(32 * len(SHUFFLES), np.int32)])
     assert ran.findings == []
     for k, (m, v, w) in enumerate(SHUFFLES):
-        np.testing.assert_array_equal(ran.arrays[1][32 * k : 32 * k + 32], [100 + _shuffled(m, t, v, w) for t in T], err_msg=f"{m} {v} {w}")
+        np.testing.assert_array_equal(ran.arrays[1][32 * k : 32 * k + 32], [100 + _shuffled(m, t, v, w) for t in range(32)], err_msg=f"{m} {v} {w}")
 
 
 @pytest.mark.parametrize("uniform", [True, False])
@@ -51,7 +51,7 @@ def test_shuffles_by_run_time_values(uniform: bool) -> None:
     assert ran.findings == []
     for k, mode in enumerate(NAMES):
         for n, w in enumerate(widths):
-            want = [_shuffled(mode, t, int(values[0 if uniform else t]), w) for t in T]
+            want = [_shuffled(mode, t, int(values[0 if uniform else t]), w) for t in range(32)]
             np.testing.assert_array_equal(ran.arrays[1][32 * (3 * k + n) :][:32], want, err_msg=f"{mode} {w}")
 
 
@@ -203,7 +203,7 @@ def test_tiles_with_masks_of_their_own() -> None:
     np.testing.assert_array_equal(out[0], v[(T & 24) | (T + 3 & 7)])
     np.testing.assert_array_equal(out[1], (_bits(v > 4) & group) + 2 * each((tile > 8).any(1)) + each((tile > 0).all(1)))
     np.testing.assert_array_equal(out[2], each(tile.sum(1)))
-    np.testing.assert_array_equal(out[3], [_bits((v == v[t]) & (T // 8 == t // 8)) for t in T])
+    np.testing.assert_array_equal(out[3], [_bits((v == v[t]) & (t // 8 == T // 8)) for t in T])
     np.testing.assert_array_equal(out[4], group)
     np.testing.assert_array_equal(out[5], each(tile.max(1) - tile.min(1)))
 

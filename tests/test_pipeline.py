@@ -13,7 +13,7 @@ from harness.prefetch import Prefetch
 from harness.problem import Problem
 from harness.results import Report
 from harness.submission import from_bytes
-from harness.verdict import FindingKind, Verdict
+from harness.verdict import FindingKind, Verdict, verdict_of
 from tests.fake_toolchain import TOOLCHAIN
 
 Judge = Callable[..., Report]
@@ -39,7 +39,6 @@ def test_a_good_submission_step_by_step(events_of: Callable[..., list[Event]]) -
         ("nan", Verdict.WRONG_ANSWER, [FindingKind.MISMATCH]),
         ("race", Verdict.DATA_RACE, [FindingKind.DATA_RACE]),
         ("note", Verdict.ACCEPTED, [FindingKind.NOTE]),
-        ("time", Verdict.TIME_LIMIT, [FindingKind.TIME_LIMIT]),
         ("unsupported", Verdict.UNSUPPORTED, [FindingKind.UNSUPPORTED]),
     ],
 )
@@ -76,11 +75,35 @@ def test_cases_share_one_child_until_its_device_breaks(report_of: Judge) -> None
     assert said[0][1] == said[1][1] != said[2][1]
 
 
-@pytest.mark.parametrize("order", ["crash", "time"])
-def test_two_lost_cases_are_enough(report_of: Judge, order: str) -> None:
-    report = report_of(f"@run {order}")
+def test_two_lost_cases_are_enough(report_of: Judge) -> None:
+    report = report_of("@run crash")
     assert [case.name for case in report.cases] == ["one", "two"]
-    assert [finding.message for finding in report.findings] == ["1 more case was not run: 2 had ended the run before."]
+    assert [finding.message for finding in report.findings] == ["Not run: five, since 2 cases ended the run."]
+
+
+def test_one_case_out_of_time_is_enough(report_of: Judge) -> None:
+    """An endless loop is endless in every case: the learner waits for it once."""
+    report = report_of("@run time@1")
+    assert [(case.name, case.verdict) for case in report.cases] == [("one", Verdict.TIME_LIMIT)]
+    assert [finding.message for finding in report.findings] == ["Not run: two, five, since one ran out of time."]
+    assert not report_of("@run time@5").findings
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["out_of_bounds", "misaligned", "read_only_write", "barrier_divergence", "deadlock", "invalid_shuffle", "trap",
+     "invalid_launch", "host_error", "time_limit", "memory_limit", "unsupported"],
+)  # fmt: skip
+def test_a_run_that_stopped_is_not_compared(report_of: Judge, kind: str) -> None:
+    (case,) = report_of(f"@run nothing\n@run {kind}", cases="one").cases
+    assert ([finding.kind for finding in case.findings], case.errors) == ([kind], ())
+    assert case.verdict is verdict_of(FindingKind(kind))
+
+
+@pytest.mark.parametrize("kind", ["data_race", "uninitialized_read", "async_hazard"])
+def test_a_hazard_does_not_hide_what_was_left_out(report_of: Judge, kind: str) -> None:
+    (case,) = report_of(f"@run nothing\n@run {kind}", cases="one").cases
+    assert [finding.kind for finding in case.findings] == [kind, FindingKind.UNWRITTEN_OUTPUT]
 
 
 def test_what_the_process_prints_belongs_to_its_case(report_of: Judge) -> None:

@@ -201,6 +201,48 @@ def test_what_solve_may_not_do_is_found_at_its_line(body: str, kind: FindingKind
     assert said in finding.message
 
 
+@pytest.mark.parametrize(
+    ("body", "number"),
+    [
+        ("float host[64] = {0}; work<1><<<1, 32>>>(host, out, n, scale);", 1),
+        ("float host[64] = {0}; work<1><<<1, 32>>>(q, host + 3, n, scale);", 2),
+        ("float* host = (float*)malloc(256); work<1><<<1, 32>>>(host, out, n, scale);", 1),
+        ("float* host = new float[64]; small<<<1, 32>>>(host);", 1),
+        ("float* host; cudaMallocHost(&host, 256); small<<<1, 32>>>(host);", 1),
+        ("float h; float* p = &h; void* args[] = {&p}; cudaLaunchKernel((void*)small, 1, 32, args, 0, 0);", 1),
+    ],
+)
+def test_host_memory_is_no_argument_of_a_kernel(body: str, number: int) -> None:
+    finding = faults(f"  int unused = n; (void)unused;\n  {body}")[0]
+    assert (finding.kind, finding.line) == (FindingKind.HOST_ERROR, FIRST_LINE + 1)
+    assert f"argument {number} of " in finding.message and "copy the data to the device" in finding.message
+
+
+def test_addresses_of_variables_and_integers_are_no_host_memory() -> None:
+    before = "struct Shape { int a, b; };\n__device__ float scratch[4];\n"
+    before += "__global__ void shaped(Shape s, int a, int b, float* t, void* none) { t[0] = s.a + s.b + a + b; }\n"
+    body = "float host[64]; host[n % 64] = scale; cudaMemcpy(out, host, 4, cudaMemcpyHostToDevice); void* t;"
+    body += "cudaGetSymbolAddress(&t, scratch); shaped<<<1, 32>>>(Shape{n, 64}, 64, 512, (float*)t, nullptr);"
+    assert len(plan(body, before=before).steps) == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "before", "kind", "said"),
+    [
+        ("float* h = (float*)malloc(1 << 30); memset(h, n, 4); small<<<1, 32>>>(out + int(h[0]));", "",
+         FindingKind.MEMORY_LIMIT, "solve() asks for 1073741824 bytes of host memory after 0 bytes before"),
+        ("small<<<fold(n), 32>>>(out);", "__noinline__ int fold(int n) { return n < 2 ? n : fold(n / 2) + fold(n / 3); }\n",
+         FindingKind.UNSUPPORTED, "recursive call of fold"),
+        ("small<<<1, 32>>>(huge);", "__device__ float huge[1 << 29];\n",
+         FindingKind.MEMORY_LIMIT, "the variable huge has 2147483648 bytes; all variables of a file may have 134217728"),
+    ],
+)  # fmt: skip
+def test_limits_of_host_code_are_named(body: str, before: str, kind: FindingKind, said: str) -> None:
+    (finding,) = faults(f"  {body}", before=before)
+    assert finding.kind == kind
+    assert said in finding.message
+
+
 def test_an_endless_loop_in_solve_ends() -> None:
     (finding,) = faults("  for (volatile int i = 0;; i = i + 1) {}")
     assert finding.kind == FindingKind.TIME_LIMIT

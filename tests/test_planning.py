@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -11,9 +12,11 @@ import numpy as np
 import pytest
 
 from harness import cards
+from harness.compile.build import shim_headers
 from harness.devices.base import Argument, RunLimits
 from harness.plan import FIRST_TENSOR_ID, Copy, Launch, Memset, Upload, address
 from harness.planning.api import HostApi
+from harness.planning.calls import user_words
 from harness.planning.launch_rules import blocks_per_sm, default_shared_limit, refusal
 from harness.planning.memory import PlanFault
 from harness.planning.printf import render
@@ -194,6 +197,8 @@ def test_scratch_over_the_limit_is_out_of_memory_and_a_finding() -> None:
     assert session.call("__cudaCDP2Malloc", HOST, 1) == 2
     assert session.host.read(HOST, 8) == bytes(8)
     assert session.api.findings[0].kind == FindingKind.MEMORY_LIMIT
+    for said in ("cudaMalloc of 1 bytes", "after 1000 bytes before", "1000 bytes in all"):
+        assert said in session.api.findings[0].message
 
 
 def test_free_takes_only_what_was_allocated_and_once() -> None:
@@ -289,6 +294,30 @@ def test_an_unknown_function_is_unsupported_and_a_host_mark_is_nothing() -> None
     session = Session()
     assert session.api.on_call(session.host.call("judge_host_only_std_min")) == b""
     assert session.fault("frobnicate").kind == FindingKind.UNSUPPORTED
+
+
+DECLARED = re.compile(r"__device__ [\w *]*?\b(judge_\w+)\((?!\w+ \+)")
+
+
+def test_every_function_that_our_headers_declare_is_answered() -> None:
+    text = "".join(shim_headers().values())
+    declared = set(DECLARED.findall(text)) - {"judge_attribute"}  # which has a body
+    assert {"judge_host_free", "judge_calloc", "judge_host_only_fprintf"} <= declared
+    assert {name for name in declared if not name.startswith("judge_host_only_")} <= set(HANDLERS)
+
+
+def test_internal_names_never_show() -> None:
+    names = {*HANDLERS, "judge_host_only_std_min", "judge_new", "_Z4foldPfi", "__cudaCDP2Frobnicate"}
+    assert not [name for name in names if re.search("judge|CDP|_Z|V2$|^__", user_words(name))]
+    assert user_words("recursive call of _ZN4mine4foldEi") == "recursive call of mine::fold"
+    assert "solve() calls cudaFrobnicate, which" in Session().fault("__cudaCDP2Frobnicate").message
+
+
+def test_pinned_memory_is_freed_as_it_was_allocated() -> None:
+    session = Session()
+    session.call("judge_host_malloc", HOST, 64)
+    assert session.call("judge_host_free", int.from_bytes(session.host.read(HOST, 8), "little")) == 0
+    assert "use cudaFree()" in session.fault("judge_host_free", OUT).message
 
 
 def test_the_number_of_steps_is_limited() -> None:

@@ -84,6 +84,9 @@ def test_unknown_problem_names_a_close_one(tmp_path: Path) -> None:
         problem.load("paged_decod")
     with pytest.raises(ProblemError, match=r"no problem\.yaml in this directory"):
         problem.load(tmp_path)
+    for empty in ("", " "):  # a shell's unset variable is not the current directory
+        with pytest.raises(UsageError, match="the problem's name is empty; ids: flash_attention"):
+            problem.load(empty)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from harness.report import json as json_report
@@ -41,7 +43,7 @@ FINE = CaseResult("one", Verdict.ACCEPTED, (GOOD,), (), 0.25)
 
 def test_the_terminal_report_tells_where_and_who() -> None:
     text = _printed(_report(FINE, RACE))
-    assert "one   accepted" in text and "2.0e-06 / 5.0e-05" in text and "0.25 s" in text
+    assert "one   accepted" in text and "error / limit" in text and "0.040  0.25 s" in text
     assert "data_race  in two" in text
     assert "--> my.cu:1\n" in text and " 1 | __shared__ float s[4];\n   | ^~~~~~~~~~" in text
     assert "kernel double_it, block (0, 0, 0), thread (1, 0, 0)" in text
@@ -73,6 +75,52 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     text = _printed(_report(replace(RACE, name="x" * 50, findings=(long,))), width=width)
     lines = [line for line in text.splitlines() if not line.startswith("repeat: ")]
     assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+@pytest.mark.parametrize("indent", [2, 70])
+def test_long_lines_of_source_are_cut_and_stay_over_their_underline(width: int, indent: int) -> None:
+    wide = "\N{CJK UNIFIED IDEOGRAPH-4E00}" * 60
+    source = f"// {'before ' * 40}\n{' ' * indent}out[i] = {'x + ' * 50}y;  // {wide}\n}}\n"
+    lines = excerpt(source, 2, "my.cu", columns=width)
+    code, underline = lines[2], lines[3]
+    assert max(map(cell_len, lines)) <= width and code.endswith("...")
+    assert "out[i]"[:8] in code and underline.index("^") == code.index("out[i]")
+    assert cell_len(underline) == cell_len(code)
+    finding = Finding(FindingKind.OUT_OF_BOUNDS, "Out.", "my.cu", 2)
+    text = _printed(_report(replace(RACE, findings=(finding,))), source=source, width=width)
+    assert "\n".join(lines[1:]) in text
+    assert excerpt(source, 2)[1].endswith("y;  // " + wide)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [(0, "0"), (1e-9, "< 0.001"), (0.04, "0.040"), (1.5, "1.500"), (18100, "1.81e+04"), (math.inf, "inf")],
+)
+def test_the_error_is_a_multiple_of_its_limit_for_every_kind_of_output(ratio: float, text: str) -> None:
+    rows, elements = replace(GOOD, ratio=ratio), replace(GOOD, tensor="lse", limits=(1, 0, 0), row_max=0, ratio=0)
+    assert re.search(
+        rf"data_race +{re.escape(text)}  0.50 s", _printed(_report(replace(RACE, errors=(elements, rows))))
+    )
+
+
+def test_an_output_that_was_not_written_is_called_so_in_the_table() -> None:
+    unwritten = Finding(FindingKind.UNWRITTEN_OUTPUT, "4 elements.", tensor="out")
+    stats = replace(GOOD, nan_count=4, ratio=math.inf)
+    text = _printed(_report(replace(RACE, findings=(unwritten,), errors=(stats,))))
+    assert "out unwritten" in text and "NaN" not in text
+
+
+def test_findings_that_differ_in_numbers_alone_are_shown_once() -> None:
+    cases = [
+        replace(RACE, name=f"c{n}", findings=(Finding(FindingKind.OUT_OF_BOUNDS, f"Element {n} of {n}."),))
+        for n in (1, 2)
+    ]
+    note = Finding(FindingKind.NOTE, "The judge failed.")
+    groups = group_findings(_report(*cases, findings=(note, note)))
+    assert [(group.finding.message, group.cases) for group in groups] == [
+        ("Element 1 of 1.", ("c1", "c2")), ("The judge failed.", ()),
+    ]  # fmt: skip
 
 
 def test_colour_only_on_a_terminal_without_no_color(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,10 @@ import pytest
 
 from harness.devices.base import Argument
 from harness.errors import JudgeError, SubmissionError, UsageError
+from harness.report import json
 from harness.results import Report
 from harness.sandbox import codec, frames
-from harness.sandbox.death import Cause, cause_of_exit
+from harness.sandbox.death import Cause, ChildDied, cause_of_exit
 from harness.sandbox.frames import Decoder, Frame, FrameError
 from harness.sandbox.limits import MIB
 from harness.sandbox.supervisor import Artefacts, Source, compile_source
@@ -58,6 +59,41 @@ def test_each_death_of_the_run_child_has_its_verdict(
     (case,) = report.cases
     assert (case.verdict, [finding.kind for finding in case.findings]) == (verdict, [kind])
     assert report.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("misdeed", "reason"),
+    [("raise", "ZeroDivisionError"), ("crash", "killed by SIGSEGV"), ("exit", "exit status 0"),
+     ("judge_error", "the emulator lost its way"), ("secret", "no file at notes.txt in here")],
+)  # fmt: skip
+def test_the_judges_own_failure_is_named_without_traceback_and_paths(
+    report_of: Judge, caplog: pytest.LogCaptureFixture, misdeed: str, reason: str
+) -> None:
+    with caplog.at_level("DEBUG", logger="harness"):
+        report = report_of(f"@run {misdeed}", cases="one")
+    text = json.render(report)
+    assert f"The judge's own run process failed ({reason}). This is not the submission's fault." in text
+    assert "Traceback" not in text and "File " not in text and "/" not in text
+    assert ("1 / 0" in caplog.text) == (misdeed == "raise")
+
+
+@pytest.mark.parametrize("misdeed", ["raise", "eat_memory", "bad_alloc"])
+def test_a_failed_compile_child_shows_no_traceback(misdeed: str) -> None:
+    with pytest.raises((JudgeError, SubmissionError)) as caught:
+        _compile(f"@compile {misdeed}")
+    text = str(caught.value) + getattr(caught.value, "log", "")
+    assert "Traceback" not in text and "/" not in text
+    assert ("ZeroDivisionError" in text) == (misdeed == "raise")
+
+
+def test_the_last_exception_of_a_chain_is_the_one_named() -> None:
+    stderr = (
+        'Traceback (most recent call last):\n  File "/a/b.py", line 1, in f\n    1 / 0\n    ~~^~~\nZeroDivisionError: no\n\n'
+        'During handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n'
+        '  File "/a/b.py", line 3, in f\n    g()\nllvmlite.binding.Bad: one\nTwo: three\n'
+    )  # fmt: skip
+    assert ChildDied(Cause.EXIT, "exit status 1", "", stderr).reason == "Bad"
+    assert ChildDied(Cause.EXIT, "exit status 1", "", "no traceback: here").reason == "exit status 1"
 
 
 def test_memory_beyond_the_limit_is_a_memory_limit(report_of: Judge, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """What users rely on: a file that is no CUDA source is refused with a sentence that says what and where."""
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,23 @@ def test_a_wrong_path_is_a_usage_error(tmp_path: Path, place: str, words: str) -
         submission.load(tmp_path / place)
 
 
-@pytest.mark.parametrize(("name", "safe"), [('a".cu', "a_.cu"), ("a\nb.cu", "a_b.cu"), ("lösung 2.cu", "lösung 2.cu")])
+def test_a_pipe_a_device_and_a_socket_are_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.cu")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket.cu"))
+    (tmp_path / "link.cu").symlink_to("pipe.cu")
+    for path in (tmp_path / "pipe.cu", tmp_path / "socket.cu", tmp_path / "link.cu", Path("/dev/zero")):
+        with pytest.raises(UsageError, match=f"{path} is not a regular file"):
+            submission.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ('a".cu', "a_.cu"), ("a\nb.cu", "a_b.cu"), ("lösung 2.cu", "lösung 2.cu"), ("-dash.cu", "_dash.cu"),
+        ("--x", "_-x"), ("@list.cu", "_list.cu"), ("  -x.cu ", "_x.cu"), (" ", "submission.cu"),
+        ("a\u202e\u2028\udcff.cu", "a___.cu"), ("核.cu", "核.cu"),
+    ],
+)  # fmt: skip
 def test_a_name_is_made_fit_for_messages(name: str, safe: str) -> None:
     assert submission.from_bytes(name, SOURCE).name == safe

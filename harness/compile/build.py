@@ -12,7 +12,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from harness.cards import Card
-from harness.compile import callgraph, diagnostics, explain, hostcode, static_shared
+from harness.compile import callgraph, diagnostics, explain, hostcode, includes, static_shared
 from harness.compile.nvrtc import Nvrtc, nvrtc
 from harness.submission import safe_name
 
@@ -32,20 +32,22 @@ def compile_submission(text: str, name: str, declaration: str, card: Card, level
     """Compile `text`, the file called `name`, for `card`. `declaration` is solve() with the problem's exact signature
     and a final ';', preceded by the #include lines that its types need.
 
-    Raises SubmissionError: compile_error with the compiler's log, or unsupported for a launch from device code.
-    UsageError where there is no compiler.
+    Raises SubmissionError: compile_error with the compiler's log, or unsupported for a launch from device code and for
+    host libraries. UsageError where there is no compiler.
     """
     start = time.perf_counter()
-    name = safe_name(name)
+    name, text = safe_name(name), includes.without_line_directives(text)
+    includes.check(text, name)
     compiler = nvrtc()
-    unit, headers = _unit(text, name, declaration), shim_headers()
+    folders = compiler.toolkit.include
+    unit, headers = _unit(text, name, declaration), includes.covered(text, folders) | shim_headers()
     flags = options(compiler, card, level)
     output = compiler.compile(unit, name, headers, flags)
-    log = diagnostics.clean(output.log, name, compiler.toolkit.include)
+    log = diagnostics.clean(output.log, name, folders, headers)
     if not output.ok:
         if diagnostics.names_assembler(log):
             log = diagnostics.locate_assembler(log, _unassembled(compiler, unit, name, headers, flags), name)
-        raise explain.compile_error(log, name, text, declaration)
+        raise explain.compile_error(log, name, text, declaration, folders)
     if not callgraph.defines(output.ptx, "solve"):
         raise explain.no_entry(log, name, text, declaration)
     host = hostcode.NONE
@@ -54,7 +56,7 @@ def compile_submission(text: str, name: str, declaration: str, card: Card, level
         host = hostcode.host_names(host_log, text, name)
     hostcode.check(output.ptx, name, host)
     static_shared.check(output.ptx, card, name)
-    ptx = diagnostics.without_paths(output.ptx, compiler.toolkit.include, headers)
+    ptx = diagnostics.without_paths(output.ptx, name, folders, headers)
     return Compiled(ptx, log, time.perf_counter() - start)
 
 

@@ -1,11 +1,13 @@
 """A plain sentence beside the compiler's own words, where learners need one: solve() with the wrong shape, a header or
-a runtime function that is not offered here."""
+a runtime function that is not offered here, a mistyped launch."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
+from harness.compile import offered
 from harness.errors import SubmissionError
 from harness.results import Finding
 from harness.verdict import FindingKind, Verdict
@@ -14,13 +16,22 @@ _ABOUT_SOLVE = re.compile(r'error\b[^\n]*"solve["(]|error\b[^\n]*distinguished b
 _SCALARS = r"const|volatile|unsigned|signed|bool|char|short|int|long|float|double|void|size_t|\w+_t|__half|__nv_\w+"
 
 
-def compile_error(log: str, name: str, text: str, declaration: str) -> SubmissionError:
-    """The exception for a log with errors over `text`, the file called `name`. Its message is our own sentence where
-    there is one, else the compiler's first error."""
-    hint = _wrong_solve(log, text, declaration) or _header(log) or _runtime_function(log)
+def compile_error(log: str, name: str, text: str, declaration: str, include: Sequence[Path] = ()) -> SubmissionError:
+    """The exception for a log with errors over `text`, the file called `name`; `include` are the toolkit's header
+    folders. Its message is our own sentence where there is one, else the compiler's first error. The verdict is
+    compile_error, or unsupported for what nvcc would take and this judge cannot."""
+    log = offered.at_the_users_line(log, name, text)
+    line = _line(log, name)
+    hint = _wrong_solve(log, text, declaration)
+    missing = None if hint else offered.missing(log, name, text, include)
+    if missing:
+        return _error(missing.message, name, missing.line or line, log, missing.verdict)
+    hint = hint or _launch_brackets(text, line) or _constant_data(log)
+    if hint:
+        return _error(hint, name, line, log)
     first = re.search(r"^.*?\berror\b.*$", log, re.M)
-    message = hint or (first.group().strip() if first else "the compiler refused the file without an error message")
-    return _error(message, name, _line(log, name, text), log, hinted=bool(hint))
+    message = first.group().strip() if first else "the compiler refused the file without an error message"
+    return SubmissionError(Verdict.COMPILE_ERROR, message, log=log)
 
 
 def no_entry(log: str, name: str, text: str, declaration: str) -> SubmissionError:
@@ -32,25 +43,20 @@ def no_entry(log: str, name: str, text: str, declaration: str) -> SubmissionErro
         message = _both_lists(expected or [], found)
     else:
         message = f"solve() must be visible: not static, not in a namespace, but {one_line(declaration)} {{ ... }}"
-    return _error(message, name, _definition_line(text), log, hinted=True)
+    return _error(message, name, _definition_line(text), log)
 
 
-def _error(message: str, name: str, line: int, log: str, hinted: bool) -> SubmissionError:
-    if not hinted:
-        return SubmissionError(Verdict.COMPILE_ERROR, message, log=log)
-    finding = Finding(FindingKind.NOTE, message, name, line)
-    shown = f"{log}\n{message}\n" if log else f"{message}\n"
-    return SubmissionError(Verdict.COMPILE_ERROR, message, [finding], log=shown)
+def _error(message: str, name: str, line: int, log: str, verdict: Verdict = Verdict.COMPILE_ERROR) -> SubmissionError:
+    kind = FindingKind.UNSUPPORTED if verdict is Verdict.UNSUPPORTED else FindingKind.NOTE
+    place = f"{name}({line}): " if line else ""
+    shown = log if message in log else f"{log}\n{place}{message}\n" if log else f"{place}{message}\n"
+    return SubmissionError(verdict, message, [Finding(kind, message, name, line)], log=shown)
 
 
-def _line(log: str, name: str, text: str) -> int:
-    """Line of the user's file that the first error is about, or of the #include that brought a refused header in."""
+def _line(log: str, name: str) -> int:
+    """Line of the user's file that the first error is about."""
     found = re.search(rf"^{re.escape(name)}\((\d+)\):[^\n]*\berror\b", log, re.M)
-    if found:
-        return int(found.group(1))
-    header = re.search(r"^([\w./]+)\(\d+\): [^\n]*#error", log, re.M)
-    include = header and re.search(rf"^\s*#\s*include\s*[<\"]{re.escape(header.group(1))}", text, re.M)
-    return text.count("\n", 0, include.end()) + 1 if include else 0
+    return int(found.group(1)) if found else 0
 
 
 def _definition_line(text: str) -> int:
@@ -73,17 +79,21 @@ def _both_lists(expected: Sequence[str], found: Sequence[str]) -> str:
     return f"solve() has the wrong parameters:\n{shown}"
 
 
-def _header(log: str) -> str:
-    refused = re.search(r'#error directive: "?(<\w+> is not available[^"\n]*)', log)
-    if refused:
-        return refused.group(1)
-    missing = re.search(r'cannot open source file "([^"]*)"', log)
-    return f"there is no header {missing.group(1)} for a submission to include" if missing else ""
+def _launch_brackets(text: str, line: int) -> str:
+    """A launch on the line of the first error that lacks one of its brackets."""
+    shown = text.split("\n")[line - 1] if line else ""
+    opening = re.search(r"\w\s*<<(?!<)[^<;]*>>>\s*\(", shown)
+    closing = re.search(r"<<<[^>;]*(?<!>)>>(?!>)\s*\(", shown)
+    lacking = "'<'" if opening else "'>'" if closing else ""
+    return f"a launch is written kernel<<<grid, block>>>(arguments); here a {lacking} is missing" if lacking else ""
 
 
-def _runtime_function(log: str) -> str:
-    unknown = re.search(r'identifier "(cu(?:da)?[A-Z]\w*)" is undefined', log)
-    return f"{unknown.group(1)} is not among the CUDA functions that solve() can use here" if unknown else ""
+def _constant_data(log: str) -> str:
+    found = re.search(r"too much global constant data \(0x(\w+) bytes, 0x(\w+) max\)", log)
+    if not found:
+        return ""
+    size, most = (int(digits, 16) for digits in found.groups())
+    return f"the __constant__ variables take {size} bytes, {most} at most; keep large tables in device memory"
 
 
 def one_line(declaration: str) -> str:

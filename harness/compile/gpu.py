@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.compile import diagnostics
+from harness.compile import diagnostics, includes
 from harness.compile.cubin import IncompleteCubin, inspect
 from harness.errors import JudgeError, SubmissionError
 from harness.results import Finding
@@ -54,6 +54,7 @@ def compile_cubin(text: str, name: str, declaration: str, arch: str, options: Se
     Raises SubmissionError (it does not compile, or needs what no device here has), JudgeError (no nvcc or no PyCUDA).
     """
     begun = time.monotonic()
+    text = includes.without_line_directives(text)
     source = f'#line 1 "{diagnostics.DECLARATION}"\n{declaration}\n#line 1 {_quoted(name)}\n{text}\n'
     code, log = _nvcc(source, name, [*_target(arch), *_host_compiler(), *options])
     _check(code, log)

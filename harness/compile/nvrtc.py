@@ -77,6 +77,7 @@ def _wheel_roots() -> Iterator[Path]:
 
 
 def _toolkit_in(root: Path) -> Toolkit | None:
+    root = root.absolute()
     folders = [root / "lib", root / "lib64", root / "bin", root / "bin" / "x86_64"]
     library = _newest(folders, "nvrtc64_1*_0.dll" if sys.platform == "win32" else "libnvrtc.so.1*")
     if library is None:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from harness.emulator.emitter import Emitter
 
 # 2**f for f in [-1/2, 1/2]: degree 6, relative error 1.9e-9 before rounding
-_EX2 = (1.0000000005541663, 0.6931472057372682, 0.240226468906344, 0.055503287769647074, 0.009618488957082073, 0.0013399931219363259,
+_EX2 = (1.0000000005541663, 0.6931472057372682, 0.240226468906344, 0.055503287769647074, 0.009618488957082073,
+        0.0013399931219363259,
         0.00015345812012464277)  # fmt: skip
 _TINY = 1.1754943508222875e-38  # least normal float
 
@@ -46,7 +47,8 @@ def _single(value: float) -> float:
 
 
 def ex2(lo: Emitter, x: str) -> str:
-    """2**x: split into a whole and a fraction in [-1/2, 1/2]; scale in two steps, so that subnormal results are right."""
+    """2**x: split into a whole and a fraction in [-1/2, 1/2]; scale in two steps, so that subnormal results
+    are right."""
     t, ti = lo.T("float"), lo.T("i32")
     # NaN is put aside by the comparison-free clamp below (maxnum returns the number) and restored at the end.
     low = lo.call("maxnum", "float", x, lo.constant(-151.0, "float"))
@@ -66,7 +68,8 @@ def ex2(lo: Emitter, x: str) -> str:
 
 # log2(1 + f) = f * P(f) for f in [sqrt(1/2) - 1, sqrt(2) - 1]: degree 9, relative error 4.1e-9 before rounding
 _LG2 = (1.4426950408299362, -0.7213473515005817, 0.4808982410576148, -0.3606966494114156, 0.28856740838996464,
-        -0.23961740352598038, 0.20460061957521097, -0.1910627547938827, 0.1861749623288618, -0.10994955190963349)  # fmt: skip
+        -0.23961740352598038, 0.20460061957521097, -0.1910627547938827, 0.1861749623288618,
+        -0.10994955190963349)  # fmt: skip
 
 
 def lg2(lo: Emitter, x: str) -> str:
@@ -105,8 +108,15 @@ def _turn(lo: Emitter, x: str) -> tuple[str, str]:
     for part in (-1.5707963109016418, -1.5893254712295857e-08):  # pi/2 in two floats
         rest = lo.call("fma", "float", quarters, lo.constant(_single(part), "float"), rest)
     # Beyond 2**23 right angles a float has no fraction of one left: whatever comes out, it stays on the circle.
-    rest = lo.call("minnum", "float", lo.call("maxnum", "float", rest, lo.constant(-0.7854, "float")), lo.constant(0.7854, "float"))
-    lo_quarters = lo.call("minnum", "float", lo.call("maxnum", "float", quarters, lo.constant(-(2.0**30), "float")), lo.constant(2.0**30, "float"))
+    rest = lo.call(
+        "minnum", "float", lo.call("maxnum", "float", rest, lo.constant(-0.7854, "float")), lo.constant(0.7854, "float")
+    )
+    lo_quarters = lo.call(
+        "minnum",
+        "float",
+        lo.call("maxnum", "float", quarters, lo.constant(-(2.0**30), "float")),
+        lo.constant(2.0**30, "float"),
+    )
     return lo.let(f"fptosi {t} {lo_quarters} to {lo.T('i32')}"), rest
 
 

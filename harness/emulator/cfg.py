@@ -130,7 +130,8 @@ def _connect(b: Block, following: Block | None, by_label: dict[str, Block], bloc
 def _labelled(i: Ins, o: object, by_label: dict[str, Block]) -> Block:
     """The block that a branch names."""
     if not isinstance(o, Sym) or o.name not in by_label:
-        raise UnsupportedPtx(f"{i.op} to {o.name if isinstance(o, Sym) else o}, which is no label of the function", i.loc)
+        name = o.name if isinstance(o, Sym) else str(o)
+        raise UnsupportedPtx(f"{i.op} to {name}, which is no label of the function", i.loc)
     return by_label[o.name]
 
 

@@ -63,7 +63,7 @@ class _Inliner:
             return None
         address = item.args[item.base == "ld"] if len(item.args) == 2 else None
         if not isinstance(address, Addr) or not isinstance(address.base, Sym):
-            raise UnsupportedPtx(f"instruction {item.op} with these operands (parameters are named, not pointed to)", item.loc)
+            raise UnsupportedPtx(f"instruction {item.op}: parameter space through a register", item.loc)
         name = address.base.name
         if name in bound:
             return bound[name]

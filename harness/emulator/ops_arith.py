@@ -107,7 +107,13 @@ def mul(lo: Emitter, i: Ins) -> None:
             return
         value = lo.let(f"fmul {lo.T(kind)} {a}, {b}")
         _finish(lo, i, value, kind)
-        if "rn" not in i.mods and "sat" not in i.mods and "ftz" not in i.mods and isinstance(i.args[0], Reg) and not i.pred:
+        if (
+            "rn" not in i.mods
+            and "sat" not in i.mods
+            and "ftz" not in i.mods
+            and isinstance(i.args[0], Reg)
+            and not i.pred
+        ):
             lo.products[i.args[0].name] = (a, b, lo.vec)
         return
     value, wide = _product(lo, i, kind)
@@ -120,7 +126,10 @@ def _product(lo: Emitter, i: Ins, kind: str) -> tuple[str, str]:
     a, b = lo.get(i.args[1], kind), lo.get(i.args[2], kind)
     if i.base.endswith("24"):
         shift = lo.constant(8, kind)
-        a, b = (lo.let(f"{'ashr' if signed else 'lshr'} {lo.T(kind)} {lo.let(f'shl {lo.T(kind)} {v}, {shift}')}, {shift}") for v in (a, b))
+        a, b = (
+            lo.let(f"{'ashr' if signed else 'lshr'} {lo.T(kind)} {lo.let(f'shl {lo.T(kind)} {v}, {shift}')}, {shift}")
+            for v in (a, b)
+        )
     if "wide" not in i.mods and "hi" not in i.mods:
         return lo.let(f"mul {lo.T(kind)} {a}, {b}"), kind
     wide = f"i{2 * bits}"
@@ -288,13 +297,18 @@ def testp(lo: Emitter, i: Ins) -> None:
         lo.put(i.args[0], lo.let(f"fcmp {comparison} {t} {value}, {infinity}"), "i1")
         return
     below = lo.let(f"fcmp {'olt' if test == 'subnormal' else 'oge'} {t} {value}, {least}")
-    bound = lo.let(f"fcmp {'one' if test == 'subnormal' else 'olt'} {t} {value}, {lo.constant(0.0, kind) if test == 'subnormal' else infinity}")
+    bound = lo.let(
+        f"fcmp one {t} {value}, {lo.constant(0.0, kind)}"
+        if test == "subnormal"
+        else f"fcmp olt {t} {value}, {infinity}"
+    )
     lo.put(i.args[0], lo.let(f"and {lo.T('i1')} {below}, {bound}"), "i1")
 
 
 # -- comparison and selection
 
-_FLOAT_COMPARE = {"eq": "oeq", "ne": "one", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "equ": "ueq", "neu": "une",
+_FLOAT_COMPARE = {"eq": "oeq", "ne": "one", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "equ": "ueq",
+                  "neu": "une",
                   "ltu": "ult", "leu": "ule", "gtu": "ugt", "geu": "uge", "num": "ord", "nan": "uno"}  # fmt: skip
 _INT_COMPARE = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "lo": "ult", "ls": "ule",
                 "hi": "ugt", "hs": "uge"}  # fmt: skip
@@ -509,7 +523,10 @@ def bfi(lo: Emitter, i: Ins) -> None:
     bits = BITS[kind]
     wide, tw = f"i{2 * bits}", lo.T(f"i{2 * bits}")
     a, b = (lo.let(f"zext {lo.T(kind)} {lo.get(o, kind)} to {tw}") for o in i.args[1:3])
-    start, length = (lo.let(f"zext {lo.T(kind)} {lo.call('umin', kind, _byte(lo, o, kind), lo.constant(bits, kind))} to {tw}") for o in i.args[3:5])
+    start, length = (
+        lo.let(f"zext {lo.T(kind)} {lo.call('umin', kind, _byte(lo, o, kind), lo.constant(bits, kind))} to {tw}")
+        for o in i.args[3:5]
+    )
     one = lo.constant(1, wide)
     field = lo.let(f"sub {tw} {lo.let(f'shl {tw} {one}, {length}')}, {one}")
     field = lo.let(f"shl {tw} {field}, {start}")
@@ -543,8 +560,10 @@ def prmt(lo: Emitter, i: Ins) -> None:
 
 
 _PERMUTATIONS = {  # selector for each value of the two low bits of c
-    "f4e": (0x3210, 0x4321, 0x5432, 0x6543), "b4e": (0x5670, 0x6701, 0x7012, 0x0123), "rc8": (0x0000, 0x1111, 0x2222, 0x3333),
-    "ecl": (0x3210, 0x3211, 0x3222, 0x3333), "ecr": (0x0000, 0x1110, 0x2210, 0x3210), "rc16": (0x1010, 0x3232, 0x1010, 0x3232),
+    "f4e": (0x3210, 0x4321, 0x5432, 0x6543), "b4e": (0x5670, 0x6701, 0x7012, 0x0123),
+    "rc8": (0x0000, 0x1111, 0x2222, 0x3333),
+    "ecl": (0x3210, 0x3211, 0x3222, 0x3333), "ecr": (0x0000, 0x1110, 0x2210, 0x3210),
+    "rc16": (0x1010, 0x3232, 0x1010, 0x3232),
 }  # fmt: skip
 
 

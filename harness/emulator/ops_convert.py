@@ -77,7 +77,8 @@ def _float_to_int(lo: Emitter, i: Ins, target: str, source: str) -> None:
     if integral != "trunc":
         value = lo.call(integral, kind, value)
     wide = LL_TYPES[target]
-    name = f"@llvm.fpto{'s' if target[0] == 's' else 'u'}i.sat.{'v32' if lo.vec else ''}{wide}.{'v32' if lo.vec else ''}{source}"
+    sign, width = "s" if target[0] == "s" else "u", "v32" if lo.vec else ""
+    name = f"@llvm.fpto{sign}i.sat.{width}{wide}.{width}{source}"
     lo.declare(f"declare {lo.T(wide)} {name}({lo.T(kind)})")
     result = lo.let(f"call {lo.T(wide)} {name}({lo.T(kind)} {value})")
     if source == "f64" or BITS[wide] == 64:

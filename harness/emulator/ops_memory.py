@@ -159,12 +159,20 @@ def _load_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> tuple[
         a = _address(lo, i.args[1], "i32", vec=True)
         h = need(lo, f"shared_ld{'o' * ordered}_v_{suffix}",
                  lambda m, name: access.shared_v(m, name, nbytes, n, store=False, ordered=ordered))  # fmt: skip
-        return _values(lo, lo.let(f"call {vector} @{h}(ptr %ctx, ptr %warp, <32 x i32> {a}, {common}, ptr {res})"), vector, n), True
+        return _values(
+            lo, lo.let(f"call {vector} @{h}(ptr %ctx, ptr %warp, <32 x i32> {a}, {common}, ptr {res})"), vector, n
+        ), True
     a = _address(lo, i.args[1], "i64", vec=True)
     if space in ("global", "const"):
         h = need(lo, f"global_ld_v_{suffix}", lambda m, name: access.global_v(m, name, nbytes, n, store=False))
-        return _values(lo, lo.let(f"call {vector} @{h}(ptr %ctx, ptr %warp, <32 x i64> {a}, {common}, ptr {res})"), vector, n), True
-    h = access.slow(lo, "local", nbytes, n, store=False) if space == "local" else access.generic_s(lo, nbytes, n, False, ordered)
+        return _values(
+            lo, lo.let(f"call {vector} @{h}(ptr %ctx, ptr %warp, <32 x i64> {a}, {common}, ptr {res})"), vector, n
+        ), True
+    h = (
+        access.slow(lo, "local", nbytes, n, store=False)
+        if space == "local"
+        else access.generic_s(lo, nbytes, n, False, ordered)
+    )
     lo.go_on_if(lo.let(f"call i1 @{h}(ptr %ctx, ptr %warp, <32 x i64> {a}, {common}, ptr {res})"))
     return _read_results(lo, bits, n), True
 
@@ -241,7 +249,11 @@ def _store_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> None:
         for k, v in enumerate(values):
             p = lo.let(f"getelementptr i8, ptr {res}, i64 {k * L.LANES * nbytes}")
             lo.emit(f"store <32 x i{bits}> {v}, ptr {p}, align 4")
-        h = access.slow(lo, "local", nbytes, n, True) if space == "local" else access.generic_s(lo, nbytes, n, True, ordered)
+        h = (
+            access.slow(lo, "local", nbytes, n, True)
+            if space == "local"
+            else access.generic_s(lo, nbytes, n, True, ordered)
+        )
         call = f"@{h}(ptr %ctx, ptr %warp, <32 x i64> {a}, {common}, ptr {res})"
     lo.go_on_if(lo.let(f"call i1 {call}"))
 
@@ -286,7 +298,9 @@ def isspacep(lo: Emitter, i: Ins) -> None:
 # -- nothing to do in a memory that is always consistent
 
 
-@handles("membar", "fence", "prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "pmevent", "griddepcontrol")
+@handles(
+    "membar", "fence", "prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "pmevent", "griddepcontrol"
+)
 def nothing(lo: Emitter, i: Ins) -> None:
     """Memory is consistent and time does not matter here."""
 
@@ -322,7 +336,8 @@ def atomic(lo: Emitter, i: Ins) -> None:
         values.append(f"splat ({ll} {'0.0' if family == 'f' else '0'})")
     res = _res(lo)
     h = need(lo, f"atomic_{rmw}_{ll}", lambda m, name: _atomic_helper(m, name, rmw, ll))
-    args = f"<32 x i64> {a}, <32 x {ll}> {values[0]}, <32 x {ll}> {values[1]}, i32 {lo.mask}, i32 {lo.number(i)}, ptr {res}"
+    args = f"<32 x i64> {a}, <32 x {ll}> {values[0]}, <32 x {ll}> {values[1]}"
+    args += f", i32 {lo.mask}, i32 {lo.number(i)}, ptr {res}"
     lo.go_on_if(lo.let(f"call i1 @{h}(ptr %ctx, ptr %warp, {args})"))
     if has_result:
         outer, lo.vec = lo.vec, True
@@ -332,7 +347,10 @@ def atomic(lo: Emitter, i: Ins) -> None:
 
 def _atomic_helper(m: access.Needs, name: str, rmw: str, ll: str) -> str:
     nbytes = BITS[ll] // 8
-    f = Fn(f"define internal i1 @{name}(ptr %ctx, ptr %warp, <32 x i64> %a, <32 x {ll}> %b, <32 x {ll}> %c, i32 %mask, i32 %insn, ptr %res) noinline {{")
+    f = Fn(
+        f"define internal i1 @{name}(ptr %ctx, ptr %warp, <32 x i64> %a, <32 x {ll}> %b, <32 x {ll}> %c, "
+        "i32 %mask, i32 %insn, ptr %res) noinline {"
+    )
     f(f"entry:\n  %as = alloca <32 x i64>\n  %bs = alloca <32 x {ll}>\n  %cs = alloca <32 x {ll}>")
     f(f"  store <32 x i64> %a, ptr %as\n  store <32 x {ll}> %b, ptr %bs\n  store <32 x {ll}> %c, ptr %cs")
     f("  %place = alloca ptr")
@@ -344,7 +362,10 @@ def _atomic_helper(m: access.Needs, name: str, rmw: str, ll: str) -> str:
         a, b, c = pick("%as", "i64"), pick("%bs", ll), pick("%cs", ll)
         window = f.let(f"lshr i64 {a}, {L.WINDOW_BITS}")
         shared, elsewhere, both = f.new_label(), f.new_label(), f.new_label()
-        f(f"  br i1 {f.let(f'icmp eq i64 {window}, {L.SHARED_WINDOW}')}, label %{shared}, label %{elsewhere}\n{shared}:")
+        f(
+            f"  br i1 {f.let(f'icmp eq i64 {window}, {L.SHARED_WINDOW}')}, "
+            f"label %{shared}, label %{elsewhere}\n{shared}:"
+        )
         _atomic_shared(m, f, a, k, nbytes)
         f(f"  br label %{both}\n{elsewhere}:")
         e = Entry(f, a, store=True)
@@ -394,8 +415,11 @@ def _atomic_shared(m: access.Needs, f: Fn, a: str, lane: str, nbytes: int) -> No
         mine = access.ordered_tag(f, s, writer)
         fine = f.let(f"or i1 {mine}, {f.let(f'icmp eq i32 {writer}, {atomic_tag}')}")
         other = f.let(f"load i32, ptr {ip}")
-        f.when(f.let(f"xor i1 {fine}, true"),
-               lambda writer=writer, other=other: access.hazard(m, f, L.H_RACE_ATOMIC, lane, offset64, writer, other), likely=False)  # type: ignore[misc]
+        f.when(
+            f.let(f"xor i1 {fine}, true"),
+            lambda writer=writer, other=other: access.hazard(m, f, L.H_RACE_ATOMIC, lane, offset64, writer, other),
+            likely=False,
+        )  # type: ignore[misc]
         f(f"  store i32 {atomic_tag}, ptr {wp}")
         _stamp(f, ip, lane)
 
@@ -437,7 +461,9 @@ PRINT_RECORD = 256  # bytes: format address, block, warp and lane, then up to 24
 
 
 def _printf_helper(m: access.Needs, name: str) -> str:
-    f = Fn(f"define internal void @{name}(ptr %ctx, ptr %warp, <32 x i64> %fmt, <32 x i64> %args, i32 %mask) noinline {{")
+    f = Fn(
+        f"define internal void @{name}(ptr %ctx, ptr %warp, <32 x i64> %fmt, <32 x i64> %args, i32 %mask) noinline {{"
+    )
     f("entry:\n  %fs = alloca <32 x i64>\n  %as = alloca <32 x i64>\n  %n = alloca i64")
     f("  store <32 x i64> %fmt, ptr %fs\n  store <32 x i64> %args, ptr %as")
     local = f.get("%warp", Warp, "local", pointer=True)
@@ -462,7 +488,9 @@ def _printf_helper(m: access.Needs, name: str) -> str:
             f(f"  store i64 0, ptr %n\n  br label %{head}\n{head}:")
             n = f.let("load i64, ptr %n")
             off = f.let(f"add i64 {start}, {n}")
-            more = f.let(f"and i1 {f.let(f'icmp ult i64 {n}, {PRINT_RECORD - 16}')}, {f.let(f'icmp ult i64 {off}, {limit}')}")
+            more = f.let(
+                f"and i1 {f.let(f'icmp ult i64 {n}, {PRINT_RECORD - 16}')}, {f.let(f'icmp ult i64 {off}, {limit}')}"
+            )
             more = f.let(f"and i1 {more}, {f.let(f'icmp eq i64 {window}, {L.LOCAL_WINDOW}')}")
             f(f"  br i1 {more}, label %{body}, label %{done}\n{body}:")
             word = f.let(f"shl i64 {f.let(f'lshr i64 {off}, 2')}, 5")

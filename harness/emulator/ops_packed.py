@@ -58,7 +58,8 @@ def to_float(lo: Emitter, half: str, kind: str) -> str:
 def from_float(lo: Emitter, value: str, kind: str, mode: str = "") -> str:
     """A float as a 16-bit pattern, rounded to nearest, or cut off (rz)."""
     if not kind.startswith("bf16"):
-        half = rounding.narrow(lo, mode, value, "float", "half") if mode else lo.let(f"fptrunc {lo.T('float')} {value} to {lo.T('half')}")
+        near = lo.let(f"fptrunc {lo.T('float')} {value} to {lo.T('half')}")
+        half = rounding.narrow(lo, mode, value, "float", "half") if mode else near
         return lo.let(f"bitcast {lo.T('half')} {half} to {lo.T('i16')}")
     t = lo.T("i32")
     bits = lo.let(f"bitcast {lo.T('float')} {value} to {t}")
@@ -171,8 +172,8 @@ def set_(lo: Emitter, i: Ins) -> None:
     found = _compared(lo, i)
     if target in FLOATS:
         one = 0x3F80 if target.startswith("bf16") else 0x3C00
-        t = lo.T("i16")
-        put_halves(lo, i.args[0], [lo.let(f"select {lo.T('i1')} {v}, {t} {lo.constant(one, 'i16')}, {t} {lo.constant(0, 'i16')}") for v in found])
+        yes, no = (f"{lo.T('i16')} {lo.constant(v, 'i16')}" for v in (one, 0))
+        put_halves(lo, i.args[0], [lo.let(f"select {lo.T('i1')} {v}, {yes}, {no}") for v in found])
     elif i.mods[-1].endswith("x2"):
         put_halves(lo, i.args[0], [lo.let(f"sext {lo.T('i1')} {v} to {lo.T('i16')}") for v in found])
     else:

@@ -31,7 +31,12 @@ def barrier(lo: Emitter, i: Ins) -> None:
     inside = lo.let(f"icmp ult i32 {number}, {L.MAX_BARRIERS}")
     whole = lo.let(f"icmp eq i32 {lo.let(f'and i32 {threads}, 31')}, 0")
     lo.fault_unless(lo.let(f"and i1 {inside}, {whole}"), L.F_BARRIER_NUMBER, i)
-    for name, value in (("barrier", number), ("barrier_threads", threads), ("barrier_insn", str(lo.number(i))), ("barrier_arrive", str(arrive))):
+    for name, value in (
+        ("barrier", number),
+        ("barrier_threads", threads),
+        ("barrier_insn", str(lo.number(i))),
+        ("barrier_arrive", str(arrive)),
+    ):
         lo.emit(f"store i32 {value}, ptr {lo.field_pointer('%ctx', Context, name, lo.lines)}")
     if predicate is not None:
         _contribute(lo, predicate)
@@ -80,7 +85,8 @@ def _check_members(lo: Emitter, i: Ins, o: Operand) -> str:
 
 
 def _check_groups(lo: Emitter, i: Ins, o: Operand) -> str:
-    """Masks of lanes' own (tiles of a warp): those who name a mask must be all that it names. Returns it for each lane."""
+    """Masks of lanes' own (tiles of a warp): those who name a mask must be all that it names.
+    Returns it for each lane."""
     masks = lo.get(o, "i32", vec=True)
     everyone = lo.splat("-1" if lo.shape.full_warps else lo.warp_value("initial"), "i32")
     named = lo.let(f"and <32 x i32> {masks}, {everyone}")
@@ -222,7 +228,11 @@ def vote(lo: Emitter, i: Ins) -> None:
     every = lo.let(f"icmp eq i32 {bits}, {lo.mask}")
     none = lo.let(f"icmp eq i32 {bits}, 0")
     mode = next(m for m in i.mods if m in ("all", "any", "uni"))
-    value = {"all": lambda: every, "any": lambda: lo.let(f"xor i1 {none}, true"), "uni": lambda: lo.let(f"or i1 {every}, {none}")}[mode]()
+    value = {
+        "all": lambda: every,
+        "any": lambda: lo.let(f"xor i1 {none}, true"),
+        "uni": lambda: lo.let(f"or i1 {every}, {none}"),
+    }[mode]()
     lo.put(d, value, "i1", scalar=True)
 
 
@@ -268,7 +278,9 @@ def redux(lo: Emitter, i: Ins) -> None:
     groups = _check_members(lo, i, members)
     sign = "s" if kind == "s32" else "u"
     name = sign + op if op in ("min", "max") else op
-    neutral = {"add": 0, "or": 0, "xor": 0, "and": -1, "umin": -1, "umax": 0, "smin": 0x7FFFFFFF, "smax": -0x80000000}[name]
+    neutral = {"add": 0, "or": 0, "xor": 0, "and": -1, "umin": -1, "umax": 0, "smin": 0x7FFFFFFF, "smax": -0x80000000}[
+        name
+    ]
     v = lo.get(a, "i32", vec=True)
     lo.declare(f"declare i32 @llvm.vector.reduce.{name}.v32i32(<32 x i32>)")
     if groups:
@@ -331,5 +343,3 @@ def _match_helper(m: access.Needs, name: str, kind: str) -> str:
     f.each_lane("%mask", lane)
     f("  ret void")
     return f.text()
-
-

@@ -28,7 +28,14 @@ from harness.emulator.lower import Lowered, Lowering
 from harness.emulator.ptx import Function, Ins, Module, Variable, layout_shared
 from harness.emulator.uniform import Shape
 
-_HANDLER_MODULES = (ops_arith, ops_convert, ops_limbs, ops_memory, ops_packed, ops_warp)  # importing them fills the table
+_HANDLER_MODULES = (
+    ops_arith,
+    ops_convert,
+    ops_limbs,
+    ops_memory,
+    ops_packed,
+    ops_warp,
+)  # importing them fills the table
 KERNEL_ADDRESS = 3 << L.WINDOW_BITS  # the value of a kernel's address in solve(): KERNEL_ADDRESS + number
 OUTLINE_ABOVE = 2500  # instructions; larger functions call the memory helpers instead of inlining them
 

@@ -123,7 +123,8 @@ def fused_to_odd(lo: Emitter, a: str, b: str, c: str) -> str:
     zero = lo.constant(0.0, "double")
     lost = _compare(lo, "one", "double", error, zero)
     # Towards zero first: one step back where the error points there.
-    apart = _compare(lo, "olt", "double", _op(lo, "fmul", lo.call("copysign", "double", lo.constant(1.0, "double"), total), error), zero)
+    sign = lo.call("copysign", "double", lo.constant(1.0, "double"), total)
+    apart = _compare(lo, "olt", "double", _op(lo, "fmul", sign, error), zero)
     t = lo.T("i64")
     bits = lo.let(f"bitcast {lo.T('double')} {total} to {t}")
     bits = lo.let(f"sub {t} {bits}, {lo.let(f'zext {lo.T(_BIT)} {apart} to {t}')}")

@@ -116,13 +116,16 @@ def _find_thread_x(blocks: list[Block], types: dict[str, str], flow: Flow) -> No
         changed = False
         for b in blocks:
             for i in b.ins:
-                if i.base not in ("mov", "cvt") or i.pred or len(i.args) != 2 or not isinstance(i.args[1], Reg) or len(i.mods) < 2:
+                if i.base not in ("mov", "cvt") or i.pred or len(i.args) != 2 or len(i.mods) < 2:
+                    continue
+                if not isinstance(i.args[1], Reg):
                     continue
                 to, of = i.mods[-2], i.mods[-1]
                 if i.base == "cvt" and (of not in ("u32", "s32") or to not in ("u64", "s64", "u32", "s32")):
                     continue
                 target = definitions(i, types)
-                if target and (i.args[1].name == "%tid.x" or i.args[1].name in flow.thread_x) and target[0] not in flow.thread_x:
+                known = i.args[1].name == "%tid.x" or i.args[1].name in flow.thread_x
+                if target and known and target[0] not in flow.thread_x:
                     flow.thread_x.update(target)
                     changed = True
 

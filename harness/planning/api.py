@@ -14,7 +14,7 @@ from harness.cards import Card
 from harness.devices.base import Argument, RunLimits
 from harness.devices.names import readable
 from harness.plan import Buffer, Launch, LaunchPlan, Step
-from harness.planning.calls import HostCall, Table, i32
+from harness.planning.calls import HostCall, Table, i32, user_words
 from harness.planning.cuda_errors import CudaError
 from harness.planning.launch_rules import KernelFacts
 from harness.planning.memory import DeviceMemory, PlanFault
@@ -70,7 +70,8 @@ class HostApi:
             return handler(self, call)
         if call.name.startswith("judge_host_only_"):
             return b""
-        raise self.fault(FindingKind.UNSUPPORTED, f"solve() calls {call.name}, which the judge does not offer", call)
+        message = f"solve() calls {user_words(call.name)}, which the judge does not offer"
+        raise self.fault(FindingKind.UNSUPPORTED, message, call)
 
     def plan(self) -> LaunchPlan:
         """The plan so far. Raises PlanFault where there are findings."""

@@ -1,11 +1,13 @@
-"""How a call of solve() arrives, and how its arguments and return value are packed."""
+"""How a call of solve() arrives, under which name people know it, and how its arguments and value are packed."""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from harness.devices.names import readable
 from harness.planning.cuda_errors import CudaError
 
 if TYPE_CHECKING:
@@ -60,3 +62,40 @@ def u64(value: int) -> bytes:
 
 
 OK = i32(CudaError.SUCCESS)
+_INTERNAL = re.compile(r"\b(?:judge_\w+|__cudaCDP2\w+|_Z\w+|__assertfail\b|vprintf\b)")
+_USER_NAMES = {
+    "judge_memcpy": "cudaMemcpy",
+    "judge_memset": "cudaMemset",
+    "judge_synchronize": "cudaDeviceSynchronize",
+    "judge_func_set_attribute": "cudaFuncSetAttribute",
+    "judge_host_malloc": "cudaMallocHost",
+    "judge_host_free": "cudaFreeHost",
+    "judge_managed_malloc": "cudaMallocManaged",
+    "judge_set_device": "cudaSetDevice",
+    "judge_check_device": "cudaGetDeviceProperties",
+    "judge_total_memory": "cudaMemGetInfo",
+    "judge_device_name": "cudaGetDeviceProperties",
+    "judge_event_elapsed": "cudaEventElapsedTime",
+    "judge_launch_kernel": "cudaLaunchKernel",
+    "judge_occupancy_block_size": "cudaOccupancyMaxPotentialBlockSize",
+    "judge_exit": "exit",
+    "judge_calloc": "calloc",
+    "__assertfail": "assert",
+    "vprintf": "printf",
+}
+
+
+def user_words(text: str) -> str:
+    """A function's name, or a sentence with such names, as the user knows them: judge_memcpy -> cudaMemcpy,
+    __cudaCDP2Malloc -> cudaMalloc, _Z3foldi -> fold."""
+    return _INTERNAL.sub(lambda found: _user_name(found.group()), text)
+
+
+def _user_name(name: str) -> str:
+    if name in _USER_NAMES:
+        return _USER_NAMES[name]
+    if name.startswith("__cudaCDP2"):
+        return name.replace("__cudaCDP2", "cuda").removesuffix("V2")
+    if name.startswith("judge_"):
+        return name.removeprefix("judge_").removeprefix("host_only_").replace("std_", "std::")
+    return readable(name)

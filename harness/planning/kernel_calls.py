@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 from harness.devices.names import readable
+from harness.emulator.host import HostFault
 from harness.plan import Launch
 from harness.planning.api import HostApi, Kernel
 from harness.planning.calls import OK, HostCall, Table, i32, registrar, u, u64
@@ -12,6 +13,7 @@ from harness.planning.cuda_errors import CudaError, error_string
 from harness.planning.launch_rules import blocks_per_sm, default_shared_limit, optin_shared_limit, refusal
 from harness.verdict import FindingKind
 
+_POINTER_BYTES = 8
 _DYNAMIC_SHARED = 8  # cudaFuncAttributeMaxDynamicSharedMemorySize
 
 HANDLERS: Table = {}
@@ -74,6 +76,7 @@ def _issue(api: HostApi, call: HostCall, launch: Launch, args: bytes, stream: in
         _refuse(api, call, CudaError.INVALID_RESOURCE_HANDLE, "the stream does not exist", launch.kernel)
         return i32(api.last_error)
     _check_freed(api, call, launch, args)
+    _check_host(api, call, launch, args)
     api.add(Launch(launch.kernel, launch.grid, launch.block, launch.shared_bytes, args, launch.line), call)
     return OK
 
@@ -85,6 +88,27 @@ def _check_freed(api: HostApi, call: HostCall, launch: Launch, args: bytes) -> N
             message = (f"{readable(launch.kernel)} is given memory that was freed at line {line}: free it after the "
                        "last launch that uses it")  # fmt: skip
             api.note(FindingKind.OUT_OF_BOUNDS, message, call, launch.kernel)
+
+
+def _check_host(api: HostApi, call: HostCall, launch: Launch, args: bytes) -> None:
+    """An array or a malloc of solve() among the arguments. Only words that are parameters of their own are looked at:
+    inside of a struct, two integers may look like an address."""
+    for number, param in enumerate(api.kernels[launch.kernel].params, 1):
+        word = args[param.offset : param.offset + param.nbytes]
+        if param.nbytes == _POINTER_BYTES and _is_host(api, call, u(word)):
+            message = (f"argument {number} of {readable(launch.kernel)} is an address of host memory: copy the data to "
+                       "the device with cudaMalloc and cudaMemcpy, or pass it by value")  # fmt: skip
+            api.note(FindingKind.HOST_ERROR, message, call, launch.kernel)
+
+
+def _is_host(api: HostApi, call: HostCall, address: int) -> bool:
+    if api.memory.is_device(address):
+        return False
+    try:
+        call.read(address, 1)
+    except HostFault:
+        return False
+    return True
 
 
 def _refuse(api: HostApi, call: HostCall, code: CudaError, reason: str, kernel: str) -> None:

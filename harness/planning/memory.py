@@ -62,6 +62,11 @@ class DeviceMemory:
         self._live[buffer.id] = Region(buffer, True)
         return address(buffer.id)
 
+    def over_limit(self, nbytes: int) -> str:
+        """Why `allocate` refuses this, with the case's limit and what is spent of it."""
+        before = f", after {self._scratch_bytes} bytes before" if self._scratch_bytes else ""
+        return f"cudaMalloc of {nbytes} bytes{before}: a case may have {self._scratch_limit} bytes of scratch in all"
+
     def free(self, pointer: int, line: int) -> str:
         """Free scratch. Gives what is wrong with that, or an empty string."""
         buffer_id, offset = locate(pointer)

@@ -23,7 +23,7 @@ def _malloc(api: HostApi, call: HostCall) -> bytes:
     call.write(target, u64(pointer or 0))
     if pointer is not None:
         return OK
-    api.note(FindingKind.MEMORY_LIMIT, f"cudaMalloc of {nbytes} bytes exceeds the scratch limit of this case", call)
+    api.note(FindingKind.MEMORY_LIMIT, api.memory.over_limit(nbytes), call)
     return api.failed(CudaError.MEMORY_ALLOCATION)
 
 
@@ -106,6 +106,13 @@ def _c_malloc(api: HostApi, call: HostCall) -> bytes:
 @handles("judge_calloc")
 def _calloc(api: HostApi, call: HostCall) -> bytes:
     return u64(call.allocate(u(call.args[0]) * u(call.args[1])))
+
+
+@handles("judge_host_free")
+def _host_free(api: HostApi, call: HostCall) -> bytes:
+    if api.memory.is_device(u(call.args[0])):
+        raise api.fault(FindingKind.HOST_ERROR, "cudaFreeHost() of device memory; use cudaFree()", call)
+    return OK
 
 
 @handles("free")

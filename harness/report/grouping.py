@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from harness.results import Finding, Report
 from harness.verdict import FindingKind
+
+_NUMBER = re.compile(r"-?\d+")
 
 
 @dataclass(frozen=True)
@@ -18,20 +21,21 @@ class Group:
 
 def group_findings(report: Report) -> list[Group]:
     """Findings that agree in kind, place and tensor, in one group each: the report's own first, causes before
-    symptoms (mismatch, unwritten output), and notes last."""
-    groups = [Group(finding, ()) for finding in report.findings]
+    symptoms (mismatch, unwritten output), and notes last. Without a line, they agree in their words but for numbers."""
     seen: dict[tuple[object, ...], tuple[Finding, list[str]]] = {}
+    for finding in report.findings:
+        seen.setdefault(("", *_key(finding)), (finding, []))
     for case in report.cases:
         for finding in case.findings:
             _, names = seen.setdefault(_key(finding), (finding, []))
             if case.name not in names:
                 names.append(case.name)
-    groups += [Group(finding, tuple(names)) for finding, names in seen.values()]
+    groups = [Group(finding, tuple(names)) for finding, names in seen.values()]
     return sorted(groups, key=lambda group: _order(group.finding))
 
 
 def _key(finding: Finding) -> tuple[object, ...]:
-    place: tuple[object, ...] = (finding.file, finding.line) if finding.line else (finding.message,)
+    place: tuple[object, ...] = (finding.file, finding.line) if finding.line else (_NUMBER.sub("0", finding.message),)
     other = finding.other.line if finding.other else 0
     if finding.kind in (FindingKind.MISMATCH, FindingKind.UNWRITTEN_OUTPUT):
         place = ()

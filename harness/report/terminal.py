@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from rich.console import Console, Group, RenderableType
@@ -12,8 +13,8 @@ from harness.events import CaseStarted, Compiling, DeviceReady, Event
 from harness.report.excerpt import excerpt, printable
 from harness.report.grouping import Group as FindingGroup
 from harness.report.grouping import group_findings
-from harness.results import Access, CaseResult, ErrorStats, Finding, Report
-from harness.verdict import Verdict, verdict_of
+from harness.results import Access, CaseResult, Finding, Report
+from harness.verdict import FindingKind, Verdict, verdict_of
 
 _STYLES = {
     Verdict.ACCEPTED: "bold green",
@@ -45,18 +46,18 @@ def print_report(console: Console, report: Report, source: str, repeat: str) -> 
     log = printable(report.compile.log).strip()
     if log:
         console.print(Text(log), soft_wrap=True)  # verbatim, as is the command below: they are copied and searched
-    for part in _parts(report, source):
+    for part in _parts(report, source, console.width):
         console.print(part)
     console.print(Text(f"repeat: {printable(repeat)}"), soft_wrap=True)
 
 
-def _parts(report: Report, source: str) -> Iterator[RenderableType]:
+def _parts(report: Report, source: str, columns: int) -> Iterator[RenderableType]:
     if report.cases:
         yield _table(report.cases)
     groups = group_findings(report)
     for group in groups[:_MAX_GROUPS]:
         if group.finding.message.strip() not in report.compile.log:
-            yield _finding(group, source)
+            yield _finding(group, source, columns)
     if len(groups) > _MAX_GROUPS:
         yield Text(f"{len(groups) - _MAX_GROUPS} more findings; --json PATH writes all of them\n")
     yield from _printed(report.cases)
@@ -67,37 +68,44 @@ def _table(cases: Iterable[CaseResult]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("case", overflow="fold")
     table.add_column("verdict", no_wrap=True)
-    table.add_column("worst error / limit", justify="right")
+    table.add_column("error / limit", justify="right")
     table.add_column("time", justify="right", no_wrap=True)
     for case in cases:
         verdict = Text(case.verdict, style=style_of(case.verdict))
-        table.add_row(Text(printable(case.name)), verdict, Text(_error(case.errors)), f"{case.seconds:.2f} s")
+        table.add_row(Text(printable(case.name)), verdict, Text(_error(case)), f"{case.seconds:.2f} s")
     return table
 
 
-def _error(errors: tuple[ErrorStats, ...]) -> str:
-    """The error that came nearest to its limit, as "1.2e-06 / 2.0e-04 out"."""
-    if not errors:
+def _error(case: CaseResult) -> str:
+    """How near the worst of the outputs came to its limit: 1 is the limit itself."""
+    unwritten = [finding.tensor for finding in case.findings if finding.kind is FindingKind.UNWRITTEN_OUTPUT]
+    if unwritten:
+        return f"{', '.join(map(printable, unwritten))} unwritten"
+    if not case.errors:
         return "-"
-    worst = max(errors, key=lambda e: (e.nan_count > 0, e.ratio if e.ratio == e.ratio else float("inf")))
+    worst = max(case.errors, key=lambda e: (e.nan_count > 0, e.ratio if e.ratio == e.ratio else math.inf))
     if worst.nan_count:
-        return f"{worst.nan_count} NaN or Inf in {worst.tensor}"
-    pairs = zip((worst.row_max, worst.row_norm, worst.total_norm), worst.limits, strict=True)
-    error, limit = max(pairs, key=lambda pair: pair[0] / pair[1] if pair[1] > 0 else pair[0])
-    return f"{error:.1e} / {limit:.1e}"
+        return f"{worst.nan_count} NaN or Inf in {printable(worst.tensor)}"
+    return _ratio(worst.ratio)
 
 
-def _finding(group: FindingGroup, source: str) -> RenderableType:
+def _ratio(ratio: float) -> str:
+    if ratio < 0.001:
+        return "< 0.001" if ratio else "0"
+    return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.3g}"
+
+
+def _finding(group: FindingGroup, source: str, columns: int) -> RenderableType:
     finding = group.finding
     head = Text("\n")
     head.append(finding.kind, style=style_of(verdict_of(finding.kind)))
     if group.cases:
         head.append(f"  in {printable(_names(group.cases))}")
     lines = [Text(printable(finding.message), overflow="fold")]
-    lines += [Text(line, style="cyan" if "^" in line else "") for line in _place(finding, source)]
+    lines += _excerpt(source, finding, 1, columns)
     lines += [Text(line) for line in _who(finding)]
     if finding.other:
-        lines += [Text(line) for line in _other(finding.other, source)]
+        lines += _other(finding.other, source, columns)
     return Group(head, *lines)
 
 
@@ -107,8 +115,12 @@ def _names(cases: tuple[str, ...]) -> str:
     return f"{len(cases)} cases: {', '.join(cases[:3])}, ..."
 
 
-def _place(finding: Finding, source: str) -> list[str]:
-    return excerpt(source, finding.line, printable(finding.file)) if finding.line else []
+def _excerpt(source: str, place: Finding | Access, around: int, columns: int) -> list[Text]:
+    lines = excerpt(source, place.line, printable(place.file), around, columns) if place.line else []
+    texts = [Text(line, "cyan" if line.lstrip(" |").startswith("^") else "") for line in lines]
+    for text in texts[1:]:  # the first is the file's name
+        text.no_wrap, text.overflow = True, "crop"
+    return texts
 
 
 def _who(finding: Finding) -> Iterator[str]:
@@ -134,11 +146,10 @@ def _thread(block: tuple[int, int, int] | None, thread: tuple[int, int, int] | N
     return parts
 
 
-def _other(other: Access, source: str) -> Iterator[str]:
+def _other(other: Access, source: str, columns: int) -> list[Text]:
     where = ", ".join(_thread(other.block, other.thread)) or "another thread"
-    yield f"the other access is a {'write' if other.write else 'read'} by {where}"
-    if other.line:
-        yield from excerpt(source, other.line, printable(other.file), around=0)
+    head = Text(f"the other access is a {'write' if other.write else 'read'} by {where}")
+    return [head, *_excerpt(source, other, 0, columns)]
 
 
 def _printed(cases: Iterable[CaseResult]) -> Iterator[RenderableType]:

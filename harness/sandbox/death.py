@@ -11,10 +11,15 @@ Causes, and the verdict of either child:
     protocol    judge_error      judge_error      bytes that are no frame, or not the frame that was due
 
     * when a second child crashes on the same source; a crash of the emulator is the judge's own fault.
+
+What a child wrote to stderr names files of this machine: no report repeats it. An exception's class is taken from it,
+and all of it goes to this module's logger at the level DEBUG.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 import signal
 from enum import StrEnum
 
@@ -25,6 +30,10 @@ from harness.verdict import FindingKind, Verdict, verdict_of
 _CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
 _MEMORY_WORDS = ("bad_alloc", "out of memory", "MemoryError", "Cannot allocate memory")
 _NEAR_LIMIT = 0.8
+_TRACEBACK = "Traceback (most recent call last):\n"
+_RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?::|$)", re.MULTILINE)
+_FOLDERS = re.compile(r"(?<![\w.])/(?:[^\s/'\":,;()]+/)+")
+_log = logging.getLogger(__name__)
 
 
 class Cause(StrEnum):
@@ -46,6 +55,26 @@ class ChildDied(JudgeException):
         self.cause = cause
         self.stdout = stdout
         self.stderr = stderr
+        if stderr.strip():
+            _log.debug("a child ended: %s; its standard error:\n%s", message, stderr)
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, fit for a report: the class of the exception that ended it, if one did, and no folders."""
+        raised = _exception(self.stderr) if self.cause is Cause.EXIT else ""
+        return raised or without_folders(str(self))
+
+
+def without_folders(text: str) -> str:
+    """The text with absolute paths cut to their last part: where things lie on this machine is nobody's business."""
+    return _FOLDERS.sub("", text)
+
+
+def _exception(stderr: str) -> str:
+    """The class of the last exception that Python reported there; empty where it reported none."""
+    _, found, last = stderr.rpartition(_TRACEBACK)
+    raised = _RAISED.search(last) if found else None
+    return raised[1] if raised else ""
 
 
 def cause_of_exit(status: int, stderr: str, resident: int, memory_limit: int) -> tuple[Cause, str]:
@@ -85,16 +114,16 @@ def of_run(death: ChildDied) -> tuple[Verdict, Finding]:
     kind = _RUN_KINDS.get(death.cause)
     if kind:
         return verdict_of(kind), Finding(kind, f"The run was stopped: {death}.")
-    detail = f" Last words: {death.stderr.strip()[-2000:]}" if death.stderr.strip() else ""
-    return Verdict.JUDGE_ERROR, Finding(FindingKind.NOTE, f"The judge's own run process failed: {death}.{detail}")
+    message = f"The judge's own run process failed ({death.reason}). This is not the submission's fault."
+    return Verdict.JUDGE_ERROR, Finding(FindingKind.NOTE, message)
 
 
 def of_compile(death: ChildDied) -> SubmissionError | JudgeError:
     """The exception that the (second) death of the compile child stands for."""
     if death.cause in (Cause.EXIT, Cause.PROTOCOL):
-        return JudgeError(f"the compile process failed: {death}. {death.stderr.strip()[-2000:]}".strip())
+        return JudgeError(f"the compile process failed ({death.reason})")
     words = "the compiler crashed on this source" if death.cause is Cause.CRASH else "a compile limit was reached"
     message = f"{words}: {death}"
     kind = _RUN_KINDS.get(death.cause)
     finding = (Finding(kind, f"Compiling was stopped: {death}."),) if kind else ()
-    return SubmissionError(Verdict.COMPILE_ERROR, message, finding, log=death.stderr)
+    return SubmissionError(Verdict.COMPILE_ERROR, message, finding)

@@ -135,7 +135,7 @@ class RunProcess:
         try:
             answer = self._child.receive(_START_SECONDS, 0)
         except ChildDied as died:
-            raise JudgeError(f"the run process did not start: {died}. {died.stderr.strip()[-2000:]}") from None
+            raise JudgeError(f"the run process did not start ({died.reason})") from None
         if answer.kind == "unavailable":
             reason = codec.text_of(answer, "message")
             raise UsageError(f"no such device here: {reason}; `judge.py doctor` says what is missing")

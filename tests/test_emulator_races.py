@@ -1,0 +1,121 @@
+"""Races on shared memory: what must be found, with both lines and threads, and what must not be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.verdict import FindingKind as K
+from tests.emulator_kit import run
+
+pytestmark = pytest.mark.usefixtures("quick_compiler")
+
+THREADS = 128
+LINE = 5  # of the first statement
+
+
+def _run(body: str, threads: int = THREADS, shared: str = "__shared__ int s[1024];", **more: object):  # type: ignore[no-untyped-def]
+    text = f"__global__ void k(int* out) {{ int t = threadIdx.x, w = t / 32; {shared}\n{body}\n}}"
+    return run(text, [np.zeros(threads, np.int32)], block=threads, **more)  # type: ignore[arg-type]
+
+
+# body, line that comes later, line that came first, whether the first one wrote
+RACES = {
+    "read after write": ("s[t] = t;\nout[t] = s[(t + 32) % 128];", 1, 0, True),
+    "write after read": ("s[t] = t; __syncthreads();\nint v = s[(t + 32) % 128];\ns[t] = v + 1;", 2, 1, False),
+    "write after write": ("if (w == 0)\ns[t] = 1;\nif (w == 1)\ns[t - 32] = 2;\n__syncthreads(); out[t] = s[t & 31];", 3, 1, True),
+    "the barrier stands too early": ("__syncthreads();\ns[t] = t;\nout[t] = s[t ^ 64];", 2, 1, True),
+    "second turn of a loop": ("for (int i = 0; i < 2; ++i) {\ns[t] = i;\n__syncthreads();\nout[t] += s[t ^ 32]; }", 1, 3, False),
+    "one word by all": ("s[0] = t;\n__syncthreads(); out[t] = s[0];", 0, 0, True),
+    "float4 against float": ("if (w == 0)\n((int4*)s)[t] = make_int4(1, 2, 3, t);\nif (w == 1)\nout[t] = s[t];", 3, 1, True),
+    "syncwarp is not enough": ("s[t] = t;\n__syncwarp();\nout[t] = s[t ^ 32];", 2, 0, True),
+    "uniform address": ("if (w == 3)\ns[5] = t;\nif (w == 1)\nout[t] = s[5];", 1, 3, False),
+    "atomic against plain": ("if (t < 4) s[t] = 0; __syncthreads();\natomicAdd(s + (t & 3), 1);\nout[t] = s[t & 3];", 2, 1, True),
+}
+
+
+@pytest.mark.parametrize("level", ["mid", "full"])
+@pytest.mark.parametrize("name", RACES)
+def test_races_are_found_with_both_sides(name: str, level: str) -> None:
+    body, later, first, wrote = RACES[name]
+    ran = _run(body, level=level)
+    races = [f for f in ran.findings if f.kind is K.DATA_RACE]
+    assert races, ran.findings
+    assert {f.kind for f in ran.findings} == {K.DATA_RACE}
+    ends = {(f.line - LINE, f.other.line - LINE) for f in races if f.other}
+    assert (later, first) in ends or (first, later) in ends, ends
+    match = next(f for f in races if f.other and {f.line - LINE, f.other.line - LINE} == {later, first})
+    assert match.tensor == "s"
+    assert match.thread is not None
+    if match.other is not None and match.other.thread is not None:
+        assert match.thread[0] // 32 != match.other.thread[0] // 32
+    if (match.line - LINE, match.other.line - LINE if match.other else 0) == (later, first) and later != first:
+        assert match.other is not None
+        assert match.other.write == wrote
+
+
+CLEAN = {
+    "double buffer": """s[t] = t; __syncthreads();
+        for (int i = 0; i < 6; ++i) { int* from = s + (i & 1) * 512, *to = s + (1 - (i & 1)) * 512; to[t] = from[(t + 33) % 128] + 1; __syncthreads(); }
+        out[t] = s[t];""",
+    "reduction in halves": """s[t] = t; __syncthreads();
+        for (int d = 64; d; d >>= 1) { if (t < d) s[t] += s[t + d]; __syncthreads(); } out[t] = s[0];""",
+    "reduction whose tail is one warp": """s[t] = t; __syncthreads();
+        for (int d = 64; d > 16; d >>= 1) { if (t < d) s[t] += s[t + d]; __syncthreads(); }
+        if (t < 32) for (int d = 16; d; d >>= 1) { int v = s[t + d]; __syncwarp(); s[t] += v; __syncwarp(); }
+        if (t == 0) out[0] = s[0];""",
+    "one writer, all read": "if (t == 77) s[3] = 9; __syncthreads(); out[t] = s[3]; __syncthreads(); if (t == 0) s[3] = 1;",
+    "warps by themselves": "s[t] = t; __syncwarp(); out[t] = s[t ^ 5]; __syncwarp(); s[t ^ 7] = 1;",
+    "many readers": "s[t] = t; __syncthreads(); int v = 0; for (int i = 0; i < 128; ++i) v += s[i]; out[t] = v; __syncthreads(); if (t < 32) s[t] = 1;",
+    "atomics": "if (t < 8) s[t] = 0; __syncthreads(); atomicAdd(s + (t & 7), t); atomicMax(s + (t & 7), 3); __syncthreads(); out[t] = s[t & 7];",
+    "bytes of one word by different warps": """unsigned char* c = (unsigned char*)s; if (t < 32) s[t] = 0; __syncthreads();
+        c[(t & 31) * 4 + w] = t; __syncthreads(); out[t] = c[t];""",
+    "flags of different warps": "bool* flag = (bool*)s; if ((t & 31) == 0) flag[w] = t > 40; __syncthreads(); out[t] = flag[0] + flag[1] + flag[2] + flag[3];",
+    "shorts": "short* h = (short*)s; h[t] = t; __syncthreads(); out[t] = h[127 - t];",
+    "named barrier": """s[t] = t; asm volatile("bar.sync 3, 128;" ::: "memory"); out[t] = s[t ^ 96];""",
+    "volatile flags": """volatile int* v = s; if (t == 0) *v = 0; __syncthreads(); if (t == 0) { *v = 1; } else if (w == 2) { while (*v == 0) ; } out[t] = 1;""",
+    "rows of a matrix": """for (int r = w; r < 8; r += 4) s[r * 33 + (t & 31)] = t; __syncthreads(); for (int r = w; r < 8; r += 4) out[t] += s[(t & 7) * 33 + r];""",
+    "vectors": "((int4*)s)[t] = make_int4(t, 1, 2, 3); __syncthreads(); int2 v = ((int2*)s)[(t * 2 + 5) % 256]; out[t] = v.x + v.y;",
+    "count": "s[t] = t; out[t] = __syncthreads_count(t & 1); out[t] += s[127 - t];",
+}
+
+
+@pytest.mark.parametrize("level", ["mid", "full"])
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean_kernels_raise_no_alarm(name: str, level: str) -> None:
+    assert _run(CLEAN[name], level=level, budget=100_000_000).findings == []
+
+
+def test_the_next_block_starts_afresh() -> None:
+    """What one block left in shared memory is neither a race nor initialised for the next."""
+    text = """__global__ void k(int* out) { __shared__ int s[64]; int t = threadIdx.x;
+        if (blockIdx.x == 0) s[t] = t;
+        else
+        out[t] = s[t]; }"""
+    ran = run(text, [np.zeros(64, np.int32)], 2, 64)
+    assert [(f.kind, f.line) for f in ran.findings] == [(K.UNINITIALIZED_READ, 7)]
+    assert ran.findings[0].block == (1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["out[t] = s[t];", "out[t] = ((char*)s)[t];", "out[t] = ((int2*)s)[t].y;", "if (t < 64) s[t] = 1;\n__syncthreads();\nout[t] = s[t];", "out[t] = s[(t * 7) & 127];"],
+)
+def test_shared_memory_that_nobody_wrote(body: str) -> None:
+    ran = _run(body)
+    assert [(f.kind, f.line) for f in ran.findings] == [(K.UNINITIALIZED_READ, LINE + body.count("\n"))]
+    assert ran.findings[0].tensor == "s"
+
+
+def test_local_arrays_that_were_not_filled() -> None:
+    ran = _run("int a[8];\nfor (int i = 0; i < 7; ++i) a[i] = i;\nout[t] =\na[t & 7];")
+    assert [(f.kind, f.line) for f in ran.findings] == [(K.UNINITIALIZED_READ, LINE + 3)]
+    assert ran.findings[0].thread == (7, 0, 0)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_race_is_found_whatever_the_number_of_workers(threads: int) -> None:
+    text = "__global__ void k(int* out) { __shared__ int s[64]; int t = threadIdx.x; s[t] = t;\nout[t] = s[t ^ 32]; }"
+    ran = run(text, [np.zeros(64, np.int32)], 50, 64, threads=threads)
+    assert {f.kind for f in ran.findings} == {K.DATA_RACE}
+    assert 5 in {f.line for f in ran.findings}
