@@ -107,7 +107,8 @@ def _conversion_rows() -> list[Row]:
     rows = []
     for kind in ("f16", "bf16"):
         for mode in ("rn", "rz"):
-            rows.append(Row(canon.format(m=mode, k=kind), "b16", ("f32",), lambda a, k=kind, m=mode: Bits(_encode(_narrow(a, k, m), k))))
+            text = canon.format(m=mode, k=kind)
+            rows += [Row(text, "b16", ("f32",), lambda a, k=kind, m=mode: Bits(_encode(_narrow(a, k, m), k)))]
         rows.append(Row(f"cvt.f32.{kind}", "f32", ("b16",), lambda a, k=kind: _decode(a, k)))
         rows.append(
             Row(f"{{ .reg .f32 %x, %y; abs.f32 %x, {{a}}; min.f32 %x, %x, 0f42C80000; abs.f32 %y, {{b}}; min.f32 %y, %y, 0f42C80000; "

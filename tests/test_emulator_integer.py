@@ -188,7 +188,7 @@ def _arithmetic(kind: str) -> list[Row]:
             rows.append(Row(f"div.{kind} {{d}}, {{a}}, {constant}", kind, (kind,), lambda a, k=constant: _quotient(a, k)))
             rows.append(Row(f"rem.{kind} {{d}}, {{a}}, {constant}", kind, (kind,), lambda a, k=constant: _remainder(a, k)))
     for constant in (0, 1, bits - 1, bits, bits + 1, 255):
-        rows.append(Row(f"shr.{kind} {{d}}, {{a}}, {constant}", kind, (kind,), lambda a, k=constant: a >> min(k, bits)))
+        rows += [Row(f"shr.{kind} {{d}}, {{a}}, {constant}", kind, (kind,), lambda a, k=constant: a >> min(k, bits))]
     if bits < 64:
         rows += [
             Row(f"mul.wide.{kind}", wide, two, _product(kind, "wide")),
@@ -217,7 +217,7 @@ def _bitwise(bits: int) -> list[Row]:
         Row(f"slct.{b}.f32", b, (b, b, "f32"), lambda a, c, f: a if f >= 0 else c),
     ]
     for constant in (0, 1, bits - 1, bits, 2 * bits, 255):
-        rows.append(Row(f"shl.{b} {{d}}, {{a}}, {constant}", b, (b,), lambda a, k=constant: 0 if k >= bits else a << k))
+        rows += [Row(f"shl.{b} {{d}}, {{a}}, {constant}", b, (b,), lambda a, k=constant: 0 if k >= bits else a << k)]
     if bits > 16:
         rows += [
             Row(f"popc.{b}", "u32", (b,), lambda a: a.bit_count()),

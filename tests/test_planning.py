@@ -197,7 +197,7 @@ def test_scratch_over_the_limit_is_out_of_memory_and_a_finding() -> None:
     assert session.call("__cudaCDP2Malloc", HOST, 1) == 2
     assert session.host.read(HOST, 8) == bytes(8)
     assert session.api.findings[0].kind == FindingKind.MEMORY_LIMIT
-    for said in ("cudaMalloc of 1 bytes", "after 1000 bytes before", "1000 bytes in all"):
+    for said in ("cudaMalloc of 1 bytes", "after 1000 bytes before", "1000 bytes of scratch in all"):
         assert said in session.api.findings[0].message
 
 
