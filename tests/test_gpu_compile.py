@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from harness.compile import gpu
+from harness.compile.cubin import match
 from harness.compile.gpu import MAX_CUBIN_BYTES, clean, compile_cubin
 from harness.errors import JudgeError, SubmissionError
 from harness.verdict import FindingKind, Verdict
@@ -113,3 +114,11 @@ def test_paths_of_this_machine_do_not_show() -> None:
         "<crt/sm_90_rt.hpp>(225): note: [31mred\n"
         '1 error detected in the compilation of "my.cu".\n'
     )
+
+
+def test_a_variable_of_an_anonymous_namespace_is_found_under_the_other_compilers_name() -> None:
+    ours = "_ZN40_INTERNAL_00000000_12_good_tour_cu_solve42_GLOBAL__N__00000000_12_good_tour_cu_solve14minus_infinityE"
+    theirs = "_ZN32_INTERNAL_1139fc7c_5_gt_cu_solve34_GLOBAL__N__1139fc7c_5_gt_cu_solve14minus_infinityE"
+    other = theirs.replace("14minus_infinityE", "13finished_rowsE")
+    assert match(ours, (other, theirs)) == theirs
+    assert match(ours, (other,)) is None

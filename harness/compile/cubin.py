@@ -70,12 +70,16 @@ def match(symbol: str, candidates: tuple[str, ...]) -> str | None:
     return alike[0] if len(alike) == 1 else None
 
 
+_UNIQUE = re.compile(r"(\d+)(_GLOBAL__N_|_INTERNAL_)")
+
+
 def _neutral(mangled: str) -> str:
-    """The mangled name with each `33_GLOBAL__N__9e609c31_4_a_cu_solve` cut down to `_GLOBAL__N_`."""
+    """The mangled name with each `33_GLOBAL__N__9e609c31_4_a_cu_solve` cut down to `_GLOBAL__N_`, and likewise the
+    `_INTERNAL_` that stands before variables of one file."""
     parts, position = [], 0
-    for found in re.finditer(r"(\d+)(?=_GLOBAL__N_)", mangled):
-        parts += [mangled[position : found.start()], "_GLOBAL__N_"]
-        position = found.end() + int(found[1])
+    while found := _UNIQUE.search(mangled, position):
+        parts += [mangled[position : found.start()], found[2]]
+        position = found.end(1) + int(found[1])
     return "".join(parts) + mangled[position:]
 
 
