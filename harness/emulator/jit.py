@@ -11,6 +11,7 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
+from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.ptx import split_commas
 
 _METADATA = '\n!0 = !{!"branch_weights", i32 1, i32 10000}\n!1 = !{}\n!2 = !{!"branch_weights", i32 10000, i32 1}\n'
@@ -69,8 +70,11 @@ def compile_ir(text: str, passes: int = 1, codegen: int = 2) -> Native:
         with open(path, "w") as out:
             out.write(full)
     with _lock:
-        module = llvm.parse_assembly(full)
-        module.verify()
+        try:
+            module = llvm.parse_assembly(full)
+            module.verify()
+        except RuntimeError as error:
+            raise UnsupportedPtx("a combination of instructions that its translation cannot express") from error
         module.triple = machine.triple
         options = llvm.create_pipeline_tuning_options(speed_level=passes)
         options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False

@@ -415,13 +415,15 @@ def _atomic_shared(m: access.Needs, f: Fn, a: str, lane: str, nbytes: int) -> No
         mine = access.ordered_tag(f, s, writer)
         fine = f.let(f"or i1 {mine}, {f.let(f'icmp eq i32 {writer}, {atomic_tag}')}")
         other = f.let(f"load i32, ptr {ip}")
-        f.when(
-            f.let(f"xor i1 {fine}, true"),
-            lambda writer=writer, other=other: access.hazard(m, f, L.H_RACE_ATOMIC, lane, offset64, writer, other),
-            likely=False,
-        )  # type: ignore[misc]
+        _report_race(m, f, fine, lane, offset64, writer, other)
         f(f"  store i32 {atomic_tag}, ptr {wp}")
         _stamp(f, ip, lane)
+
+
+def _report_race(m: access.Needs, f: Fn, fine: str, lane: str, place: str, writer: str, other: str) -> None:
+    """A hazard where the last write is neither ordered nor atomic."""
+    bad = f.let(f"xor i1 {fine}, true")
+    f.when(bad, lambda: access.hazard(m, f, L.H_RACE_ATOMIC, lane, place, writer, other), likely=False)
 
 
 def _stamp(f: Fn, place: str, lane: str) -> None:

@@ -38,6 +38,7 @@ _HANDLER_MODULES = (
 )  # importing them fills the table
 KERNEL_ADDRESS = 3 << L.WINDOW_BITS  # the value of a kernel's address in solve(): KERNEL_ADDRESS + number
 OUTLINE_ABOVE = 2500  # instructions; larger functions call the memory helpers instead of inlining them
+UNOPTIMISED_ABOVE = 12_000  # lines of IR; LLVM's passes take half a minute on large branchy functions
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,9 @@ class Program:
         f = flatten(self.module, name)
         places, static, dynamic = self._layout(name, f)
         lowered = lower(self.module, f, places, shape)
-        small = len(lowered.instructions) < OUTLINE_ABOVE
         text = lowered.ir + schedule.scheduler_ir()
-        native = jit.compile_ir(text, passes=2 if small else 1, codegen=2 if small else 1)
+        small = text.count("\n") < UNOPTIMISED_ABOVE
+        native = jit.compile_ir(text, passes=2 if small else 0, codegen=2 if small else 1)
         return Compiled(name, native, lowered.instructions, lowered.frame_bytes, places.local_bytes, static, dynamic,
                         places.shared, places.local, f, shape)  # fmt: skip
 
