@@ -88,6 +88,13 @@ class Reporter:
             case L.F_BARRIER_NUMBER:
                 message = "A barrier has a number above 15 or a thread count that is no multiple of 32."
                 return replace(base, kind=K.BARRIER_DIVERGENCE, message=message)
+            case L.F_BARRIER_COUNT:
+                first, second = c.fault_address & 0xFFFFFFFF, c.fault_address >> 32
+                message = (
+                    f"This warp arrives at a barrier of {second * L.LANES} threads, at which others wait for "
+                    f"{first * L.LANES}: all must name the same number."
+                )
+                return replace(base, kind=K.BARRIER_DIVERGENCE, message=message)
             case L.F_SHUFFLE:
                 return replace(base, kind=K.INVALID_SHUFFLE, message=_shuffle(c, i))
             case L.F_BARRIER_EXITED | L.F_DEADLOCK:

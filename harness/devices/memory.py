@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.devices.driver import Driver
-from harness.plan import locate
+from harness.plan import FIRST_TENSOR_ID, locate
 from harness.results import Finding
 from harness.verdict import FindingKind
 
@@ -68,6 +68,12 @@ class CaseMemory:
         buffer_id, offset = locate(value)
         placed = self._buffers.get(buffer_id)
         return placed.address + offset if placed and abs(offset) < _FARTHEST else None
+
+    def resolve_inside(self, value: int) -> int | None:
+        """Device address for an opaque one that lies in a tensor or scratch, else None."""
+        buffer_id, offset = locate(value)
+        placed = self._buffers.get(buffer_id) if buffer_id >= FIRST_TENSOR_ID else None
+        return placed.address + offset if placed and 0 <= offset <= placed.nbytes else None
 
     def contents(self, buffer_id: int) -> np.ndarray:
         """The buffer's bytes now, as uint8."""

@@ -120,7 +120,17 @@ class Replay:
         elif isinstance(step, Copy):
             self._driver.copy(self._address(step.dst), self._address(step.src), step.nbytes)
         elif isinstance(step, Upload):
-            self._driver.upload(self._address(step.dst), step.data)
+            self._driver.upload(self._address(step.dst), self._with_addresses(step.data))
+
+    def _with_addresses(self, data: bytes) -> bytes:
+        """Uploaded bytes, such as a __constant__ struct of pointers, with device addresses in place of opaque ones.
+        Only words that point into a tensor or scratch count: other data does not look like that."""
+        found = bytearray(data)
+        for offset in range(0, len(data) - 7, 8):
+            address = self._memory.resolve_inside(int.from_bytes(data[offset : offset + 8], "little"))
+            if address is not None:
+                found[offset : offset + 8] = address.to_bytes(8, "little")
+        return bytes(found)
 
     def _address(self, opaque: int) -> int:
         address = self._memory.resolve(opaque)

@@ -90,6 +90,7 @@ class Emitter:
         self.module, self.f, self.blocks, self.flow, self.shape, self.places = module, f, blocks, flow, shape, places
         self.types = f.reg_types
         self.outline = outline
+        self.fenced = any(i.base in ("membar", "fence") for b in blocks for i in b.ins)
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.allocas: dict[str, str] = {}

@@ -20,7 +20,7 @@ EPOCH_STEP = 64
 
 # Why a run stopped, in Context.fault_kind.
 (F_NONE, F_ACCESS, F_TRAP, F_ASSERT, F_BARRIER_MASK, F_BARRIER_EXITED, F_DEADLOCK, F_SHUFFLE, F_BUDGET, F_STOPPED,
- F_BARRIER_LINES, F_BARRIER_NUMBER) = range(12)  # fmt: skip
+ F_BARRIER_COUNT, F_BARRIER_NUMBER) = range(12)  # fmt: skip
 
 # Kinds of hazards: seen, recorded, and run past.
 H_RACE_READ, H_RACE_WRITE, H_UNINIT_SHARED, H_UNINIT_LOCAL, H_UNINIT_GLOBAL, H_RACE_ATOMIC = range(6)
@@ -110,11 +110,11 @@ class Context(c.Structure):
         ("ntid_y", c.c_uint32),
         ("ntid_z", c.c_uint32),
         ("dynamic_shared", c.c_uint32),
-        ("red_popc", c.c_uint32),  # bar.red: what has come in, and the result
-        ("red_and", c.c_uint32),
-        ("red_or", c.c_uint32),
         ("arrived", c.c_uint32 * MAX_BARRIERS),  # warps
         ("expected", c.c_uint32 * MAX_BARRIERS),  # warps; 0: all
+        ("red_popc", c.c_uint32 * MAX_BARRIERS),  # bar.red: the votes that have come in
+        ("red_and", c.c_uint32 * MAX_BARRIERS),
+        ("red_or", c.c_uint32 * MAX_BARRIERS),
         ("site", c.c_uint32 * MAX_BARRIERS),  # instruction of the first arrival
     ]
 

@@ -299,10 +299,19 @@ def isspacep(lo: Emitter, i: Ins) -> None:
 
 
 @handles(
-    "membar", "fence", "prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "pmevent", "griddepcontrol"
+    "prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "pmevent", "griddepcontrol"
 )
 def nothing(lo: Emitter, i: Ins) -> None:
     """Memory is consistent and time does not matter here."""
+
+
+@handles("membar", "fence", guarded_by_branch=True)
+def fence(lo: Emitter, i: Ins) -> None:
+    """Memory is consistent. For the search for races a fence starts a new epoch: warps that synchronise by fences and
+    flags or atomics, which the search does not follow, are then not accused."""
+    p = lo.field_pointer("%ctx", Context, "etag", lo.lines)
+    tag = lo.let(f"load i32, ptr {p}")
+    lo.emit(f"store i32 {lo.let(f'add i32 {tag}, {L.EPOCH_STEP}')}, ptr {p}")
 
 
 # -- atomics: lane by lane, in lane order
@@ -398,7 +407,7 @@ def _atomic_helper(m: access.Needs, name: str, rmw: str, ll: str) -> str:
 
 def _atomic_shared(m: access.Needs, f: Fn, a: str, lane: str, nbytes: int) -> None:
     """Bounds and shadow of an atomic on shared memory: atomics do not race with each other."""
-    s = Shared(f)
+    s = Shared(f, m)
     offset64 = f.let(f"and i64 {a}, {(1 << L.WINDOW_BITS) - 1}")
     size = f.let(f"zext i32 {s.size} to i64")
     access.reject(m, f, access.within(f, offset64, nbytes, size, nbytes, offset64), lane, offset64, nbytes)

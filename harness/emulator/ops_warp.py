@@ -39,7 +39,7 @@ def barrier(lo: Emitter, i: Ins) -> None:
     ):
         lo.emit(f"store i32 {value}, ptr {lo.field_pointer('%ctx', Context, name, lo.lines)}")
     if predicate is not None:
-        _contribute(lo, predicate)
+        _contribute(lo, predicate, number)
 
 
 def _uniform(lo: Emitter, o: Operand, i: Ins) -> str:
@@ -55,15 +55,15 @@ def _require_whole_warp(lo: Emitter, i: Ins) -> None:
         lo.fault_unless(lo.let(f"icmp eq i32 {lo.mask}, {everyone}"), L.F_BARRIER_MASK, i)
 
 
-def _contribute(lo: Emitter, predicate: Operand) -> None:
-    """Add this warp's votes to the block's bar.red."""
+def _contribute(lo: Emitter, predicate: Operand, number: str) -> None:
+    """Add this warp's votes to those of a barrier."""
     bits = lo.let(f"and i32 {lo.lane_bits(predicate)}, {lo.mask}")
     for name, op, value in (
         ("red_popc", "add", lo.let(f"call i32 @llvm.ctpop.i32(i32 {bits})")),
         ("red_and", "and", lo.let(f"zext i1 {lo.let(f'icmp eq i32 {bits}, {lo.mask}')} to i32")),
         ("red_or", "or", lo.let(f"zext i1 {lo.let(f'icmp ne i32 {bits}, 0')} to i32")),
     ):
-        p = lo.field_pointer("%ctx", Context, name, lo.lines)
+        p = lo.let(f"getelementptr i32, ptr {lo.field_pointer('%ctx', Context, name, lo.lines)}, i32 {number}")
         before = lo.let(f"load i32, ptr {p}")
         lo.emit(f"store i32 {lo.let(f'{op} i32 {before}, {value}')}, ptr {p}")
     lo.declare("declare i32 @llvm.ctpop.i32(i32)")

@@ -20,6 +20,8 @@ from harness.emulator import layout as L
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import Context, Warp
 
+_NO_VOTES = (("red_popc", "0"), ("red_and", "1"), ("red_or", "0"))  # of a bar.red before anyone has arrived
+
 
 def scheduler_ir() -> str:
     """IR of @run_blocks(ptr ctx) -> i32: DONE, FAULT or CALL. Needs @kernel(ptr, ptr) -> i32 in the module."""
@@ -70,10 +72,8 @@ def _take_block(a: Fn, stop: str, nextp: str, total: str, nw: str) -> None:
     a.put("%ctx", Context, "etag", e)
     a.put("%ctx", Context, "start_tag", e)
     for b in range(L.MAX_BARRIERS):
-        for name in ("arrived", "expected"):
-            a(f"  store i32 0, ptr {a.at('%ctx', Context, name, str(b))}")
-    for name, value in (("red_popc", "0"), ("red_and", "1"), ("red_or", "0")):
-        a.put("%ctx", Context, name, value)
+        for name, value in (("arrived", "0"), ("expected", "0"), *_NO_VOTES):
+            a(f"  store i32 {value}, ptr {a.at('%ctx', Context, name, str(b))}")
     a("  store i32 0, ptr %w\n  br label %reset")
 
 
@@ -147,6 +147,14 @@ def _turn(a: Fn, warps: str, stride: str, nw: str, stop: str) -> None:
     )
 
 
+def _warps_of(a: Fn, threads: str, nw: str) -> str:
+    """Warps that a barrier waits for: all of the block where it names no number of threads."""
+    rounded = a.let(f"add i32 {threads}, 31")
+    want = a.let(f"lshr i32 {rounded}, 5")
+    whole = a.let(f"icmp eq i32 {want}, 0")
+    return a.let(f"select i1 {whole}, i32 {nw}, i32 {want}")
+
+
 def _barrier(a: Fn, warps: str, stride: str, nw: str) -> None:
     """A warp has arrived: count it, and release everyone if it was the last."""
     a("arrive:")
@@ -171,18 +179,25 @@ def _barrier(a: Fn, warps: str, stride: str, nw: str) -> None:
     a.put(p, Warp, "waits_at", number)
     a.put(p, Warp, "wait_insn", insn)
     wanted = a.let(f"load i32, ptr {expected}")
-    rounded = a.let(f"add i32 {wanted}, 31")
-    want = a.let(f"lshr i32 {rounded}, 5")
-    whole = a.let(f"icmp eq i32 {want}, 0")
-    need = a.let(f"select i1 {whole}, i32 {nw}, i32 {want}")
+    need, mine = _warps_of(a, wanted, nw), _warps_of(a, threads, nw)
+    a(f"  br i1 {a.let(f'icmp eq i32 {need}, {mine}')}, label %agreed, label %disagreed\ndisagreed:")
+    first = a.let(f"zext i32 {need} to i64")
+    second = a.let(f"shl i64 {a.let(f'zext i32 {mine} to i64')}, 32")
+    a.put("%ctx", Context, "fault_kind", str(L.F_BARRIER_COUNT))
+    a.put("%ctx", Context, "fault_insn", insn)
+    a.put("%ctx", Context, "fault_warp", w)
+    a.put("%ctx", Context, "fault_address", a.let(f"or i64 {first}, {second}"))
+    a("  ret i32 3\nagreed:")
     full = a.let(f"icmp uge i32 {count}, {need}")
     a(f"  br i1 {full}, label %release, label %advance")
     a("release:")
     a(f"  store i32 0, ptr {arrived}")
     a.put("%ctx", Context, "etag", a.let(f"add i32 {a.get('%ctx', Context, 'etag')}, {L.EPOCH_STEP}"))
-    results = [a.get("%ctx", Context, n) for n in ("red_popc", "red_and", "red_or")]
-    for name, value in (("red_popc", "0"), ("red_and", "1"), ("red_or", "0")):
-        a.put("%ctx", Context, name, value)
+    results = []
+    for name, value in _NO_VOTES:
+        votes = a.at("%ctx", Context, name, number)
+        results.append(a.let(f"load i32, ptr {votes}"))
+        a(f"  store i32 {value}, ptr {votes}")
     a("  store i32 0, ptr %v\n  br label %wake")
     a("wake:")
     v = a.let("load i32, ptr %v")

@@ -16,6 +16,7 @@ class Needs(Protocol):
 
     helpers: dict[str, str]
     outline: bool
+    fenced: bool  # whether the function has fences, which change the epoch while it runs
 
 
 def need(m: Needs, name: str, build: Callable[[Needs, str], str]) -> str:

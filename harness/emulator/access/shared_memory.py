@@ -45,14 +45,14 @@ from harness.emulator.layout import LANES, Context, Warp
 class Shared:
     """The block's shared memory, its shadow arrays and the current tags."""
 
-    def __init__(self, f: Fn):
+    def __init__(self, f: Fn, m: Needs):
         def pointer(name: str) -> str:
             return f.get("%ctx", Context, name, pointer=True, constant=True)
 
         self.memory, self.wtag, self.winsn = pointer("shared"), pointer("wtag"), pointer("winsn")
         self.rtag, self.rinsn = pointer("rtag"), pointer("rinsn")
         self.size = f.let(f"trunc i64 {f.get('%ctx', Context, 'shared_bytes', constant=True)} to i32")
-        self.epoch = f.get("%ctx", Context, "etag", constant=True)
+        self.epoch = f.get("%ctx", Context, "etag", constant=not m.fenced)
         self.start = f.get("%ctx", Context, "start_tag", constant=True)
         self.mine = f.let(f"add i32 {self.epoch}, {f.get('%warp', Warp, 'number', constant=True)}")
         self.many = f.let(f"add i32 {self.epoch}, {L.TAG_MANY}")
@@ -75,7 +75,7 @@ def shared_u(m: Needs, name: str, nbytes: int, n: int, store: bool, ordered: boo
         f"define internal {kind} @{name}(ptr %ctx, ptr %warp, i32 %a{operands}, i32 %mask, i32 %insn) {inlined(m)} {{"
     )
     f("entry:")
-    s = Shared(f)
+    s = Shared(f, m)
     ok = within(f, "%a", total, s.size, total, "%a", "i32")
     f(f"  br i1 {ok}, label %good, label %bad, !prof !2\nbad:")
     fault(m, f, first_lane(f), f.let("zext i32 %a to i64"), total)
@@ -119,7 +119,7 @@ def shared_v(m: Needs, name: str, nbytes: int, n: int, store: bool, ordered: boo
     if total >= 4 and not ordered:
         first, start, consecutive = consecutive_lanes(f, "%a", "i32", total)
         f(f"  br i1 {consecutive}, label %line, label %slow, !prof !2\nline:")
-        s = Shared(f)
+        s = Shared(f, m)
         a0 = f.let(f"extractelement <32 x i32> %a, i32 {first}")
         ok = within(f, a0, span_of(f, first, total, "i32"), s.size, total, a0, "i32")
         f(f"  br i1 {ok}, label %inside, label %slow, !prof !2\ninside:")
@@ -261,7 +261,7 @@ def _shared_gather(m: Needs, f: Fn, nbytes: int, store: bool, ordered: bool) -> 
     """Scattered words, in bounds, aligned and without hazard: gathers (and scatters for a store)."""
     if nbytes != 4 or ordered:
         return
-    s = Shared(f)
+    s = Shared(f, m)
     offset = f.let("trunc <32 x i64> %a to <32 x i32>")
     roomy = f.let(f"icmp uge i32 {s.size}, 4")
     check, tags, go, lanes = (f.new_label() for _ in range(4))
@@ -320,7 +320,7 @@ def _shared_lane(
     m: Needs, f: Fn, lane: str, a: str, places: list[str], nbytes: int, store: bool, ordered: bool
 ) -> None:
     total = nbytes * len(places)
-    s = Shared(f)
+    s = Shared(f, m)
     size = f.let(f"zext i32 {s.size} to i64")
     reject(m, f, within(f, a, total, size, total, a), lane, a, total)
     offset = f.let(f"trunc i64 {a} to i32")
