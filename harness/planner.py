@@ -16,7 +16,7 @@ from harness.cards import Card
 from harness.devices.base import Argument, Program, RunLimits
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.host import HostFault, HostProgram
-from harness.emulator.ptx import Kernel, Module, parse
+from harness.emulator.ptx import Kernel, parsed
 from harness.errors import JudgeError
 from harness.plan import FIRST_TENSOR_ID, LaunchPlan, address
 from harness.planning.api import HostApi
@@ -60,7 +60,7 @@ def make_plan(program: Program, arguments: list[Argument], card: Card, limits: R
 
 def _check_variables(program: Program) -> None:
     """Raises PlanFault where the file's __device__ variables do not fit."""
-    variables = [v for v in _module(program.ptx).variables.values() if v.space in ("global", "const")]
+    variables = [v for v in parsed(program.ptx).variables.values() if v.space in ("global", "const")]
     if sum(variable.nbytes for variable in variables) <= MAX_VARIABLE_BYTES:
         return
     largest = max(variables, key=lambda variable: variable.nbytes)
@@ -72,18 +72,13 @@ def _check_variables(program: Program) -> None:
 
 
 @lru_cache(maxsize=2)
-def _module(ptx: str) -> Module:
-    return parse(ptx)
-
-
-@lru_cache(maxsize=2)
 def _host(ptx: str) -> HostProgram:
-    return HostProgram(_module(ptx))
+    return HostProgram(parsed(ptx))
 
 
 @lru_cache(maxsize=2)
 def _kernels(ptx: str) -> dict[str, Kernel]:
-    return _module(ptx).kernels
+    return parsed(ptx).kernels
 
 
 def pack(arguments: list[Argument]) -> bytes:

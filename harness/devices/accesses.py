@@ -6,12 +6,11 @@ from dataclasses import replace
 
 from harness.devices.places import LaunchPlaces, Tensors
 from harness.emulator import layout as L
-from harness.emulator.ptx import Ins
+from harness.emulator.ptx import FIRST_VARIABLE_ID, Ins
 from harness.plan import locate
 from harness.results import Finding
 from harness.verdict import FindingKind as K
 
-_FIRST_VARIABLE = 16  # buffer ids below are windows of the address space, not buffers
 _NEAR_NULL = 1 << 20
 
 
@@ -47,7 +46,7 @@ def _shared(places: LaunchPlaces, base: Finding, what: str, address: int, nbytes
 def _global(tensors: Tensors, base: Finding, verb: str, store: bool, address: int, nbytes: int) -> Finding:
     number, offset = locate(address)
     region = tensors.memory.regions.get(number)
-    if region is None or number < _FIRST_VARIABLE:
+    if region is None or number < FIRST_VARIABLE_ID:
         what = "a null pointer" if address < _NEAR_NULL else "an address that belongs to no buffer"
         message = f"Out of bounds: {verb} {nbytes} bytes through {what} (0x{address:x})."
         return replace(base, kind=K.OUT_OF_BOUNDS, message=message)

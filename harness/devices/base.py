@@ -33,7 +33,6 @@ class Program:
     ptx: str  # NVRTC, -rdc=true: every kernel, and solve() as a function
     card: str = "H100"
     cubin: bytes = b""  # nvcc, for the GPU
-    compiler_files: dict[str, str] = field(default_factory=dict)  # reserved for headers in messages
 
 
 @dataclass(frozen=True)

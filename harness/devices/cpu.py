@@ -33,7 +33,7 @@ MAX_LOCAL_BYTES = 512 * 1024  # a thread, by the CUDA C++ programming guide, tab
 @lru_cache(maxsize=2)
 def emulated(text: str) -> EmulatedProgram:
     """The program of a PTX text; its kernels are compiled when they are first launched."""
-    return EmulatedProgram(ptx.parse(text))
+    return EmulatedProgram(ptx.parsed(text))
 
 
 class EmulatorDevice:

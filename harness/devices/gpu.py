@@ -48,7 +48,6 @@ class GpuDevice:
         self.arch = f"sm_{self.card.arch}"
         self.broken = False
         self._plan = planner
-        self._known: tuple[Program, ptx.Module] | None = None
 
     def run(self, program: Program, arguments: list[Argument], limits: RunLimits, seed: int) -> RunResult:
         """Plan and replay one case. The submission's faults come back as findings; raises JudgeError for our own."""
@@ -104,7 +103,7 @@ class GpuDevice:
             raise JudgeError(f"the card refuses the compiled kernels of {program.source_name}: {error}") from error
 
     def _kernels(self, program: Program, plan: LaunchPlan) -> Kernels:
-        parsed = self._parsed(program)
+        parsed = ptx.parsed(program.ptx)
         try:
             found = inspect(program.cubin)
         except IncompleteCubin as error:
@@ -119,11 +118,6 @@ class GpuDevice:
             parameters=slots,
             variables={variable: name for variable, name in variables.items() if name},
         )
-
-    def _parsed(self, program: Program) -> ptx.Module:
-        if not self._known or self._known[0] is not program:
-            self._known = (program, ptx.parse(program.ptx))
-        return self._known[1]
 
 
 def examine(memory: CaseMemory, arguments: Sequence[Argument], stdout: str) -> RunResult:

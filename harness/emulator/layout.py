@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes as c
 
+from harness.plan import BUFFER_BITS
+
 LANES = 32
 SHARED_WINDOW = 1  # generic addresses: window << 40 | offset
 LOCAL_WINDOW = 2
-WINDOW_BITS = 40
+WINDOW_BITS = BUFFER_BITS
 MAX_BARRIERS = 16
 CALL_BYTES = 4096  # of the buffer for the arguments and the result of an external call
 
@@ -86,7 +88,6 @@ class Context(c.Structure):
         ("print_used", c.c_uint64),
         ("print_size", c.c_uint64),
         ("call_buffer", c.c_uint64),  # arguments and result of an external call
-        ("scratch", c.c_uint64),  # 32 lanes x 16 bytes x 2
         ("nwarps", c.c_uint32),
         ("etag", c.c_uint32),
         ("start_tag", c.c_uint32),

@@ -29,7 +29,6 @@ class Region:
     data: np.ndarray  # uint8
     writable: bool
     shadow: np.ndarray | None = None
-    freed: bool = False
 
 
 @dataclass
@@ -69,7 +68,7 @@ class Memory:
             for number, r in self.regions.items():
                 entry = self._table[number]
                 entry.base = plan.address(number)
-                entry.size = 0 if r.freed else r.buffer.nbytes
+                entry.size = r.buffer.nbytes
                 entry.writable = entry.size if r.writable else 0
                 entry.host = r.data.ctypes.data
                 entry.shadow = r.shadow.ctypes.data if r.shadow is not None else 0

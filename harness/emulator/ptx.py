@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from harness.emulator.errors import UnsupportedPtx
 
@@ -175,9 +176,6 @@ class Module:
         line = f.loc.line if f.loc else 0
         return Kernel(name, f.params, f.param_bytes, shared, f.max_threads, f.min_blocks, line)
 
-    def file_name(self, loc: Loc | None) -> str:
-        return self.files.get(loc.file, "") if loc else ""
-
 
 SIZES = {"pred": 1, "b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "b32": 4, "u32": 4,
          "s32": 4, "f32": 4, "f16x2": 4, "bf16x2": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8, "b128": 16}  # fmt: skip
@@ -196,6 +194,12 @@ def is_special(name: str) -> bool:
 def parse(text: str) -> Module:
     """Parse one PTX module. Raises UnsupportedPtx for a construct it does not know, with its text."""
     return _Parser(text).module()
+
+
+@lru_cache(maxsize=2)
+def parsed(text: str) -> Module:
+    """The module of a text, parsed once for all who need it; nobody may change it."""
+    return parse(text)
 
 
 def called_functions(f: Function) -> set[str]:

@@ -50,7 +50,7 @@ class Suspender(Emitter):
         self.label(out)
         waiting = sorted(self.flow.pending[b], key=lambda c: c.index)
         number = len(self.resumes) + 1
-        resume = self._save(b, [("mask", self.mask)] * bool(waiting), waiting)
+        resume = self._save(b, waiting)
         placed = (
             i
             for x in [b, *own]
@@ -65,30 +65,28 @@ class Suspender(Emitter):
         self.mask = self.current_mask(b)
 
     def _note_place(self, i: Ins | None) -> None:
-        """Remember where a warp yields, for the message if its budget is used up."""
+        """Remember where a warp leaves: for the message if its budget is used up, and which call it makes."""
         pointer = self.field_pointer("%ctx", Context, "fault_insn", self.lines)
         self.emit(f"store i32 {self.number(i or Ins('nop', ()))}, ptr {pointer}")
 
-    def _save(
-        self, target: Block, extra: list[tuple[str, str]], waiting: list[Block], skip: tuple[str, ...] = ()
-    ) -> list[str]:
-        """Save what `target` needs to the frame; returns the lines that restore it."""
+    def _slot(self, key: str, kind: str) -> int:
+        """Offset of a value's place in the frame."""
+        if key not in self.frame:
+            size = max(8, L.LANES * BITS[kind[6:-1]] // 8 if kind.startswith("<") else BITS[kind] // 8)
+            align = min(64, size)
+            self.frame_bytes = (self.frame_bytes + align - 1) // align * align
+            self.frame[key] = self.frame_bytes
+            self.frame_bytes += size
+        return self.frame[key]
+
+    def _save(self, target: Block, waiting: list[Block], skip: tuple[str, ...] = ()) -> list[str]:
+        """Save to the frame what `target`, and the blocks in which lanes may wait, need; returns the lines that
+        restore it."""
         resume: list[str] = []
-
-        def slot(key: str, kind: str) -> int:
-            if key not in self.frame:
-                size = {"i1": 8}.get(kind, 0) or (BITS[kind] + 7) // 8 if not kind.startswith("<") else (
-                    8 if kind == "<32 x i1>" else L.LANES * BITS[kind[6:-1]] // 8)  # fmt: skip
-                align = min(64, max(8, size))
-                self.frame_bytes = (self.frame_bytes + align - 1) // align * align
-                self.frame[key] = self.frame_bytes
-                self.frame_bytes += size
-            return self.frame[key]
-
         frame = self.warp_value("frame", pointer=True)
 
         def transfer(key: str, kind: str, variable: str) -> None:
-            offset = slot(key, kind)
+            offset = self._slot(key, kind)
             p = self.let(f"getelementptr i8, ptr {frame}, i64 {offset}")
             self.emit(f"store {kind} {self.let(f'load {kind}, ptr %{variable}')}, ptr {p}")
             self.n += 2
@@ -103,8 +101,8 @@ class Suspender(Emitter):
             if name not in skip:
                 variable = self.alloca_of(name)
                 transfer(name, self.allocas[variable], variable)
-        for key, _ in extra:
-            transfer("$" + key, "i32", key)
+        if waiting:
+            transfer("$mask", "i32", "mask")
         for c in waiting:
             transfer(f"$pend{c.index}", "i32", self.pending_variable(c))
         return resume
@@ -124,7 +122,7 @@ class Suspender(Emitter):
         self.move(b, target, self.mask, blend=False)
         number = len(self.resumes) + 1
         self.resumes.append("")
-        resume = self._save(target, [], [], skip=results)
+        resume = self._save(target, [], skip=results)
         self._finish_suspension(number, code)
         lines, self.lines = self.lines, []
         self.label(f"R{number}")
@@ -170,8 +168,7 @@ class Suspender(Emitter):
                 kind = self.ll(r.name)
                 p = self.let(f"getelementptr i8, ptr {buffer}, i64 {offset}")
                 self.emit(f"store {kind} {self.get(r, kind, vec=False)}, ptr {p}")
-        pointer = self.field_pointer("%ctx", Context, "fault_insn", self.lines)
-        self.emit(f"store i32 {self.number(i)}, ptr {pointer}")
+        self._note_place(i)
 
     def pending_variable(self, b: Block) -> str:
         name = f"pend{b.index}"
