@@ -10,6 +10,7 @@ from harness import plan
 from harness.emulator import (
     jit,
     ops_arith,
+    ops_atomic,
     ops_convert,
     ops_limbs,
     ops_memory,
@@ -30,6 +31,7 @@ from harness.emulator.uniform import Shape
 
 _HANDLER_MODULES = (
     ops_arith,
+    ops_atomic,
     ops_convert,
     ops_limbs,
     ops_memory,
