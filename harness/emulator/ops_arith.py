@@ -13,6 +13,7 @@ from harness.emulator import approx, rounding
 from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.ops_limbs import with_carry
+from harness.emulator.ops_packed import extreme, packed_integer
 from harness.emulator.ptx import Imm, Ins, Operand, Pair, Reg, Sym, Vec
 from harness.emulator.ssa import UNDEFINED
 from harness.emulator.types import BITS, LL_TYPES
@@ -234,16 +235,13 @@ def abs_neg(lo: Emitter, i: Ins) -> None:
 def min_max(lo: Emitter, i: Ins) -> None:
     if i.mods[-1] == "relu":  # min.s32.relu and min.relu.s32 are both in use
         i = replace(i, mods=(i.base, "relu", i.mods[-2]))
+    if i.mods[-1].endswith("x2"):
+        packed_integer(lo, i)
+        return
     kind = _kind(i)
     values = _operands(lo, i, kind)
     if i.mods[-1] in _FLOATS:
-        _directed(i)
-        # A NaN loses against a number (IEEE 754-2019 minimumNumber) unless .NaN asks for it; -0 < +0.
-        name = {"min": "minimum", "max": "maximum"}[i.base] + ("" if "NaN" in i.mods else "num")
-        value = values[0]
-        for other in values[1:]:
-            value = lo.call(name, kind, value, other)
-        _finish(lo, i, value, kind)
+        _finish(lo, i, extreme(lo, i, values, kind), kind)
         return
     name = ("s" if i.mods[-1][0] == "s" else "u") + i.base
     value = values[0]
