@@ -422,9 +422,23 @@ class Emitter:
         raise UnsupportedPtx(f"special register {name}", self.ins.loc)
 
     def _clock(self) -> str:
-        """Warp-instructions so far: it only grows, which is all that a kernel may rely on."""
+        """Warp-instructions so far: it grows from each reading to the next, which is all that a kernel may rely on. A
+        reading takes those since the last one in its block from the fuel, which the loops' headers do not."""
         p = self.field_pointer("%ctx", Context, "used", self.lines)
         used = self.let(f"load i64, ptr {p}")
-        left = self.let("load i64, ptr %fuel")
+        before = self.let("load i64, ptr %fuel")
+        left = self.let(f"sub i64 {before}, {self._since_clock()}")
+        self.emit(f"store i64 {left}, ptr %fuel")
         total = self.let(f"add i64 {used}, {self.context('fuel_slice')}")
         return self.let(f"sub i64 {total}, {left}")
+
+    def _since_clock(self) -> int:
+        """Instructions from the last reading of a clock in this block, or from its start, to this one."""
+        b = next(b for b in self.blocks if any(i is self.ins for i in b.ins))
+        before = 0
+        for n, i in enumerate(b.ins):
+            if i is self.ins:
+                return max(1, n - before)
+            if any(r.startswith(("%clock", "%globaltimer")) for a in i.args for r in registers(a)):
+                before = n
+        return 1

@@ -62,12 +62,13 @@ def _count(i: Ins) -> int:
 def load(lo: Emitter, i: Ins) -> None:
     space = _space(i)
     kind = i.mods[-1]
-    if kind not in SIZES or kind == "b128" or _count(i) * SIZES[kind] > 16:
+    if kind not in SIZES or _count(i) * SIZES[kind] > 16:
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
     if space == "slot":
         _load_slot(lo, i, kind)
         return
-    nbytes, n, bits = SIZES[kind], _count(i), 8 * SIZES[kind]
+    nbytes, n = _elements(kind, _count(i))
+    bits = 8 * nbytes
     if space == "param":
         address = i.args[1]
         if not isinstance(address, Addr) or not isinstance(address.base, Sym):
@@ -77,8 +78,28 @@ def load(lo: Emitter, i: Ins) -> None:
     else:
         values, vector = _load_memory(lo, i, space, nbytes, n)
     signed = kind[0] == "s"
+    if kind == "b128":
+        values, bits = [_joined(lo, values, vector)], 128
     for d, v in zip(_parts(i.args[0]), values, strict=True):
         _put(lo, d, v, bits, vector, signed)
+
+
+def _elements(kind: str, count: int) -> tuple[int, int]:
+    """(bytes of an element, number of them) as memory is accessed: 128 bits are two words of 64."""
+    return (8, 2) if kind == "b128" else (SIZES[kind], count)
+
+
+def _joined(lo: Emitter, values: list[str], vector: bool) -> str:
+    """Two words of 64 bits as one of 128."""
+    low, high = (lo.cast(v, "i64", "i128", vector) for v in values)
+    t, amount = ("<32 x i128>", "splat (i128 64)") if vector else ("i128", "64")
+    return lo.let(f"or {t} {low}, {lo.let(f'shl {t} {high}, {amount}')}")
+
+
+def _split(lo: Emitter, value: str, vector: bool) -> list[str]:
+    """128 bits as two words of 64."""
+    t, amount = ("<32 x i128>", "splat (i128 64)") if vector else ("i128", "64")
+    return [lo.cast(v, "i128", "i64", vector) for v in (value, lo.let(f"lshr {t} {value}, {amount}"))]
 
 
 def _put(lo: Emitter, d: Operand, value: str, bits: int, vector: bool, signed: bool) -> None:
@@ -200,11 +221,11 @@ def store(lo: Emitter, i: Ins) -> None:
         assert isinstance(target, Reg)
         lo.put(target, lo.get(i.args[1], lo.ll(target.name)), lo.ll(target.name))
         return
-    if kind not in SIZES or kind == "b128" or _count(i) * SIZES[kind] > 16:
+    if kind not in SIZES or _count(i) * SIZES[kind] > 16:
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
     if space == "param":
         raise UnsupportedPtx(f"{i.op} to the kernel's own parameters", i.loc)
-    _store_memory(lo, i, space, SIZES[kind], _count(i))
+    _store_memory(lo, i, space, *_elements(kind, _count(i)))
 
 
 def _store_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> None:
@@ -216,7 +237,10 @@ def _store_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> None:
     suffix = f"{nbytes}x{n}"
     common = f"i32 {lo.mask}, i32 {insn}"
     vec = not (lo.shape.single or (uniform and space in ("global", "shared")))
-    values = [_bits_of(lo, p, bits, vec) for p in parts]
+    if i.mods[-1] == "b128":
+        values = _split(lo, _bits_of(lo, parts[0], 128, vec), vec)
+    else:
+        values = [_bits_of(lo, p, bits, vec) for p in parts]
     if lo.shape.single:
         a = _single_address(lo, i.args[0], space)
         h = need(lo, f"single_st_{suffix}", lambda m, name: access.single_u(m, name, nbytes, n, store=True))
@@ -298,11 +322,23 @@ def isspacep(lo: Emitter, i: Ins) -> None:
 # -- nothing to do in a memory that is always consistent
 
 
-@handles(
-    "prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "pmevent", "griddepcontrol"
-)
+@handles("prefetch", "prefetchu", "discard", "applypriority", "pmevent", "griddepcontrol")
 def nothing(lo: Emitter, i: Ins) -> None:
     """Memory is consistent and time does not matter here."""
+
+
+@handles("createpolicy")
+def cache_policy(lo: Emitter, i: Ins) -> None:
+    """A hint to a cache: loads and stores take it and pay no heed."""
+    lo.put(i.args[0], lo.constant(0, "i64"), "i64")
+
+
+@handles("nanosleep")
+def nanosleep(lo: Emitter, i: Ins) -> None:
+    """Time does not matter, but a warp that sleeps waits for another one: let it come to its turn."""
+    rest = getattr(lo, "rest", None)
+    if rest is not None:
+        rest()
 
 
 @handles("membar", "fence", guarded_by_branch=True)
