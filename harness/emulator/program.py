@@ -11,10 +11,12 @@ from harness.emulator import (
     jit,
     ops_arith,
     ops_atomic,
+    ops_bits,
     ops_convert,
     ops_limbs,
     ops_memory,
     ops_packed,
+    ops_video,
     ops_warp,
     schedule,
     ssa,
@@ -32,10 +34,12 @@ from harness.emulator.uniform import Shape
 _HANDLER_MODULES = (
     ops_arith,
     ops_atomic,
+    ops_bits,
     ops_convert,
     ops_limbs,
     ops_memory,
     ops_packed,
+    ops_video,
     ops_warp,
 )  # importing them fills the table
 KERNEL_ADDRESS = 3 << L.WINDOW_BITS  # the value of a kernel's address in solve(): KERNEL_ADDRESS + number
