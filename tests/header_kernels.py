@@ -72,6 +72,37 @@ def _type(parameter: str) -> str:
     return " ".join(kept)
 
 
+def operators() -> list[Prototype]:
+    """What the headers have as members and operators, written as functions."""
+    found = []
+
+    def add(result: str, expression: str, *kinds: str) -> None:
+        names = ", ".join(f"{kind} {letter}" for kind, letter in zip(kinds, "ab", strict=False))
+        found.append(Prototype("", result, f"[]({names}) {{ return {expression}; }}", kinds))
+
+    for kind in ("__half", "__half2", "__nv_bfloat16", "__nv_bfloat162"):
+        for op in ("+", "-", "*", "/"):
+            add(kind, f"a {op} b", kind, kind)
+        for op in ("==", "!=", "<", ">="):
+            add("bool", f"a {op} b", kind, kind)
+        add(kind, "-a", kind)
+        add(kind, "++a", kind)
+    for half in ("__half", "__nv_bfloat16"):
+        for kind in ("float", "double", "short", "unsigned", "long long"):
+            add(half, f"{half}(a)", kind)
+            add(kind, f"{kind}(a)", half) if kind != "double" else None
+    for width, sources in (("", ("float", "double", "__half", "__nv_bfloat16")),
+                           ("x2_", ("float2", "double2", "__half2", "__nv_bfloat162")), ("x4_", ("float4", "double4"))):  # fmt: skip
+        for form in ("e4m3", "e5m2"):
+            kind = f"__nv_fp8{width or '_'}{form}"
+            for source in sources:
+                add(kind, f"{kind}(a)", source)
+            add(sources[0], f"{sources[0]}(a)", kind)
+    for target in ("__half", "__nv_bfloat16", "double", "int", "unsigned char", "bool"):
+        add(target, f"{target}(a)", "__nv_fp8_e4m3")
+    return found
+
+
 def kernel(number: int, f: Prototype) -> str:
     """One line: the arguments come from `in`, pointers point into `out`, the result goes to `out`."""
     arguments = []
@@ -87,7 +118,7 @@ def kernel(number: int, f: Prototype) -> str:
             arguments.append(f"*(const {plain}*)(in + {32 * k})")
     call = f"{f.name}({', '.join(arguments)})"
     body = call if f.result == "void" else f"*({f.result.replace('const ', '')}*)out = {call}"
-    return f'extern "C" __global__ void k{number}(const char* in, char* out) {{ in += 256 * threadIdx.x; out += 16 * threadIdx.x; {body}; }}'
+    return f'extern "C" __global__ void k{number:04}(const char* in, char* out) {{ in += 256 * threadIdx.x; out += 16 * threadIdx.x; {body}; }}'
 
 
 def compile_kernels(functions: Iterable[Prototype], arch: str, level: str = "full") -> tuple[dict[str, Prototype], str]:
@@ -103,7 +134,7 @@ def compile_kernels(functions: Iterable[Prototype], arch: str, level: str = "ful
         order = list(lines)
         output = compiler.compile(head + '#line 1 "kernels"\n' + "\n".join(lines.values()), "kernels", {}, flags)
         if output.ok:
-            return {f"k{n}": f for n, f in rest.items()}, output.ptx
+            return {f"k{n:04}": f for n, f in rest.items()}, output.ptx
         bad = {order[int(line) - 1] for line in re.findall(r"^kernels\((\d+)\): error", output.log, re.M)}
         if not bad:
             raise AssertionError(output.log)
@@ -111,14 +142,29 @@ def compile_kernels(functions: Iterable[Prototype], arch: str, level: str = "ful
     return {}, ""
 
 
-def refused(kernels: dict[str, Prototype], text: str) -> dict[Prototype, str]:
-    """The functions whose kernels the emulator refuses, and why."""
+def refused(kernels: dict[str, Prototype], text: str, seen: set[str]) -> dict[Prototype, str]:
+    """The functions whose kernels the emulator refuses, and why. Kernels that have nothing which is not in `seen` are
+    passed over: lowering meets an instruction, a special register or a callee in one kernel as in any other."""
     program = Program(ptx.parse(text))
     reasons = {}
     for name, f in kernels.items():
         try:
             flat = flatten(program.module, name)
-            lower(program.module, flat, program._layout(name, flat)[0], Shape(whole_rows=True, full_warps=True))
+            new = _features(flat) - seen
+            if new:
+                lower(program.module, flat, program._layout(name, flat)[0], Shape(whole_rows=True, full_warps=True))
+                seen |= new
         except UnsupportedPtx as error:
             reasons[f] = str(error)
     return reasons
+
+
+def _features(f: ptx.Function) -> set[str]:
+    """The instructions, special registers and callees of a function."""
+    found = set()
+    for i in f.body:
+        if isinstance(i, ptx.Ins):
+            found.add(i.op)
+            found.update(a.name for a in i.args if isinstance(a, ptx.Reg) and ptx.is_special(a.name))
+            found.update(a.name for a in i.args[:1] if i.base == "call" and isinstance(a, ptx.Sym))
+    return found
