@@ -278,9 +278,12 @@ def unary_float(lo: Emitter, i: Ins) -> None:
 
 @handles("copysign")
 def copysign(lo: Emitter, i: Ins) -> None:
-    kind = _kind(i)
-    sign, magnitude = _operands(lo, i, kind)
-    lo.put(i.args[0], lo.call("copysign", kind, magnitude, sign), kind)
+    """Bits are put together, a NaN's too."""
+    word = f"i{BITS[_kind(i)]}"
+    t, top = lo.T(word), -1 << BITS[word] - 1
+    sign = lo.let(f"and {t} {lo.get(i.args[1], word)}, {lo.constant(top, word)}")
+    magnitude = lo.let(f"and {t} {lo.get(i.args[2], word)}, {lo.constant(~top, word)}")
+    lo.put(i.args[0], lo.let(f"or {t} {sign}, {magnitude}"), word)
 
 
 @handles("testp")
@@ -410,7 +413,7 @@ def _pack(lo: Emitter, i: Ins, target: Operand, source: Vec) -> None:
     part = BITS[whole] // len(source.items)
     value = lo.constant(0, whole)
     for k, item in enumerate(source.items):
-        own = lo.ll(item.name) if isinstance(item, Reg) and item.name in lo.types else f"i{part}"
+        own = f"i{BITS[lo.ll(item.name)]}" if isinstance(item, Reg) and item.name in lo.types else f"i{part}"
         bits = lo.cast(lo.get(item, own), own, f"i{part}", lo.vec)
         wide = lo.let(f"zext {lo.T(f'i{part}')} {bits} to {lo.T(whole)}")
         if k:

@@ -289,7 +289,7 @@ def _list(values: list[str], kind: str) -> str:
 def _bits_of(lo: Emitter, o: Operand, bits: int, vec: bool) -> str:
     """An operand's low `bits` bits as an integer."""
     if isinstance(o, Reg) and o.name in lo.types:
-        own = lo.ll(o.name)
+        own = f"i{BITS[lo.ll(o.name)]}"
         return lo.cast(lo.get(o, own, vec), own, f"i{bits}", vec)
     return lo.get(o, f"i{bits}", vec)
 
