@@ -13,7 +13,7 @@ from harness.emulator import approx, rounding
 from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.formats import from_float, to_float
-from harness.emulator.ptx import Ins, Operand, Pair
+from harness.emulator.ptx import Ins, Operand, Pair, Reg
 from harness.emulator.types import BITS, LL_TYPES
 
 FLOATS = ("f16", "f16x2", "bf16", "bf16x2")
@@ -86,8 +86,39 @@ _ARITHMETIC: dict[str, Callable[..., str]] = {
 
 @handles(*_typed("add sub mul fma ex2 tanh", FLOATS))
 def arithmetic(lo: Emitter, i: Ins) -> None:
-    kind = i.mods[-1]
-    put_halves(lo, i.args[0], [_finish(lo, i, _ARITHMETIC[i.base](lo, *part), kind) for part in _sources(lo, i, kind)])
+    kind, parts = i.mods[-1], _sources(lo, i, i.mods[-1])
+    values = _contracted(lo, i, parts) or [_ARITHMETIC[i.base](lo, *part) for part in parts]
+    put_halves(lo, i.args[0], [_finish(lo, i, value, kind) for value in values])
+    if i.base == "mul" and _contractible(i) and isinstance(i.args[0], Reg):
+        lo.products.update({f"{i.args[0].name}/{kind}{k}": (part[0], part[1], lo.vec) for k, part in enumerate(parts)})
+
+
+def _contractible(i: Ins) -> bool:
+    """Whether ptxas may make a mul and an add, which do not insist on a rounding of their own, one fma."""
+    return not i.pred and not {"rn", "sat", "ftz"} & set(i.mods)
+
+
+def _contracted(lo: Emitter, i: Ins, parts: list[list[str]]) -> list[str]:
+    """a +- b as fused operations where one is a product of the same block that is used only here; else empty."""
+    if i.base not in ("add", "sub") or {"rn", "ftz"} & set(i.mods):
+        return []
+    for position in (1, 0):
+        o = i.args[1 + position]
+        if isinstance(o, Reg) and lo.use_count.get(o.name) == 1 and f"{o.name}/{i.mods[-1]}0" in lo.products:
+            found = [lo.products[f"{o.name}/{i.mods[-1]}{k}"] for k in range(len(parts))]
+            if all(vec == lo.vec for _, _, vec in found):
+                return [_fused(lo, i, x, y, part, position) for (x, y, _), part in zip(found, parts, strict=True)]
+    return []
+
+
+def _fused(lo: Emitter, i: Ins, x: str, y: str, part: list[str], position: int) -> str:
+    """One part of _contracted: the product x * y stands for operand `position`."""
+    other = part[1 - position]
+    if i.base == "sub" and position == 1:
+        x = lo.let(f"fneg {lo.T('float')} {x}")
+    elif i.base == "sub":
+        other = lo.let(f"fneg {lo.T('float')} {other}")
+    return rounding.fused_to_odd(lo, x, y, other)
 
 
 @handles(*_typed("min max", FLOATS))
