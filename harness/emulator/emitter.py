@@ -449,9 +449,9 @@ class Emitter:
 
     def _since_clock(self) -> int:
         """Instructions from the last reading of a clock in this block, or from its start, to this one."""
-        b = next(b for b in self.blocks if any(i is self.ins for i in b.ins))
+        block = next((b for b in self.blocks if any(i is self.ins for i in b.ins)), None)
         before = 0
-        for n, i in enumerate(b.ins):
+        for n, i in enumerate(block.ins if block else ()):
             if i is self.ins:
                 return max(1, n - before)
             if any(r.startswith(("%clock", "%globaltimer")) for a in i.args for r in registers(a)):

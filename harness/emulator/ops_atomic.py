@@ -93,7 +93,10 @@ def atomic(lo: Emitter, i: Ins) -> None:
         a = lo.let(f"or <32 x i64> {a}, splat (i64 {L.SHARED_WINDOW << L.WINDOW_BITS})")
     data = operands[: 2 if update.op == "cas" else 1]  # a cache policy may follow
     bits = 8 * update.register_bytes
-    for k, o in enumerate(part for operand in data for part in _parts(operand)):
+    registers = [part for operand in data for part in _parts(operand)]
+    if len(registers) * update.packed != update.count * (2 if update.op == "cas" else 1):
+        raise UnsupportedPtx(f"instruction {i.op} with these operands", i.loc)
+    for k, o in enumerate(registers):
         lo.emit(f"store <32 x i{bits}> {_bits_of(lo, o, bits, vec=True)}, ptr {_row(lo, k, bits)}, align 4")
     h = need(lo, update.name, lambda m, name: _atomic_helper(m, name, update))
     call = f"@{h}(ptr %ctx, ptr %warp, <32 x i64> {a}, i32 {lo.mask}, i32 {lo.number(i)}, ptr {_res(lo)})"

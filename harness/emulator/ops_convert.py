@@ -68,8 +68,14 @@ def _limited(lo: Emitter, i: Ins, value: str, target: str) -> str:
     return lo.call("maximum", "float", value, lo.constant(0.0, "float")) if "relu" in i.mods else value
 
 
+def _require_operands(i: Ins, count: int) -> None:
+    if len(i.args) != 1 + count:
+        raise UnsupportedPtx(f"instruction {i.op} with {len(i.args) - 1} operands", i.loc)
+
+
 def _to_pair(lo: Emitter, i: Ins, target: str) -> None:
     """Two floats in a word; the first one becomes the upper half."""
+    _require_operands(i, 2)
     values = [_limited(lo, i, _flushed(lo, i, lo.get(o, "float"), "f32"), _PAIRS[target]) for o in i.args[1:3]]
     mode = rounding.mode_of(i.mods)
     put_halves(lo, i.args[0], [formats.from_float(lo, v, target, mode) for v in reversed(values)])
@@ -79,8 +85,9 @@ def _to_eight_bits(lo: Emitter, i: Ins, target: str, source: str) -> None:
     """A pair of floats, the first for the upper byte, or of halves."""
     if "satfinite" not in i.mods or source not in ("f32", "f16x2"):
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
+    _require_operands(i, 2 if source == "f32" else 1)
     if source == "f32":
-        values = [lo.get(o, "float") for o in reversed(i.args[1:3])]
+        values = [lo.get(o, "float") for o in reversed(i.args[1:])]
     else:
         values = [formats.to_float(lo, h, source) for h in halves(lo, i.args[1], source)]
     low, high = (formats.to_eight_bits(lo, _limited(lo, i, v, target), target) for v in values)

@@ -39,7 +39,7 @@ def copied(i: Ins) -> tuple[Operand, ...]:
 
 def computes(i: Ins) -> bool:
     """Whether an instruction's result is a float of 32 bits that the card computed."""
-    return i.mods[-1] == "f32" if i.base in _ARITHMETIC else i.base == "cvt" and i.mods[-2] == "f32"
+    return i.mods[-1] == "f32" if i.base in _ARITHMETIC else i.base == "cvt" and i.mods[-2:-1] == ("f32",)
 
 
 def find(blocks: list[Block], types: dict[str, str]) -> Origins:
