@@ -152,19 +152,26 @@ class Reporter:
 
     def _race(self, p: LaunchPlaces, h: Hazard, i: Ins, base: Finding, spot: Spot) -> Finding:
         other = self._instruction(p, h.other >> 5)
-        warp = h.tag & (L.EPOCH_STEP - 1)
+        who = h.tag & (L.CLOCK_STEP - 1)
+        warp = who & (L.SEVERAL_LANES - 1)
         _, line = user_line(self._module, other.loc if other else None, self._file)
-        thread = p.thread(warp, h.other & 31) if warp < L.TAG_ATOMIC else None
+        within = who != L.MANY_WARPS and warp == h.warp
+        several = who == L.MANY_WARPS or (within and who & L.SEVERAL_LANES and h.other & 31 == h.lane)
+        thread = None if several else p.thread(warp, h.other & 31)
         access = Access(line, p.block(h.block), thread, write=h.kind != L.H_RACE_READ, file=self._file)
-        mine = "updates" if i.base in ("atom", "red") else "writes" if i.base == "st" else "reads"
+        mine = "updates" if i.base in ("atom", "red") else "writes" if i.base in _STORES else "reads"
         theirs = "read" if h.kind == L.H_RACE_READ else "wrote"
-        who = "other threads" if warp == L.TAG_MANY else "an atomic of another warp"
+        missing = "__syncwarp()" if within else "__syncthreads()"
+        others = "other threads of the warp" if within else "other threads"
         message = (
             f"Race on shared {spot.text}: thread {base.thread} {mine} it here while "
-            f"{f'thread {thread}' if thread else who} {theirs} it at line {line}, "
-            "with no __syncthreads() between the two."
+            f"{f'thread {thread}' if thread else others} {theirs} it at line {line}, "
+            f"with no {missing} between the two."
         )
         return replace(base, kind=K.DATA_RACE, tensor=spot.tensor, index=spot.index, other=access, message=message)
+
+
+_STORES = ("st", "stmatrix", "wmma", "cp")
 
 
 def _warps(numbers: list[int]) -> str:

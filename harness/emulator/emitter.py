@@ -14,7 +14,7 @@ from harness.emulator import layout as L
 from harness.emulator.cfg import Block
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.layout import Context, Warp
-from harness.emulator.ptx import Addr, Function, Imm, Ins, Module, Not, Operand, Reg, Sym, Vec, is_special
+from harness.emulator.ptx import SIZES, Addr, Function, Imm, Ins, Module, Not, Operand, Reg, Sym, Vec, is_special
 from harness.emulator.ssa import UNDEFINED, registers
 from harness.emulator.types import BITS, IOTA, LANE_MASKS, LL_TYPES, immediate_text
 from harness.emulator.uniform import Flow, Shape, special_varies
@@ -81,6 +81,32 @@ class Compared:
         return _root(address, self.roots) in self.places
 
 
+_RELEASES = {"acquire", "release", "acq_rel"}
+
+
+def synchronisation(blocks: list[Block]) -> tuple[int, bool, bool, bool]:
+    """(granule, publishes, exact, restarts): bytes of the smallest access that may be to shared memory, at most 4;
+    whether warps may synchronise by fences; by anything but __syncthreads() and __syncwarp(); and whether a warp's
+    interval may change without a suspension (access/clocks.py)."""
+    granule, publishes, partial, syncwarps = 4, False, False, False
+    for i in (i for b in blocks for i in b.ins):
+        spaces = {m.split("::")[0] for m in i.mods}
+        if i.base in ("ld", "st", "atom", "red") and not spaces & {"global", "const", "param", "local", "slot"}:
+            granule = min(granule, SIZES.get(i.mods[-1], 4))
+        publishes |= i.base in ("membar", "fence") or bool(_RELEASES & spaces)
+        partial |= i.base == "mbarrier" or (i.base in ("bar", "barrier") and not _whole_block(i))
+        syncwarps |= i.base in ("bar", "barrier") and "warp" in i.mods
+    return granule, publishes, publishes or partial, publishes or partial or syncwarps
+
+
+def _whole_block(i: Ins) -> bool:
+    """Whether a barrier is __syncthreads(), one of its kind with votes, or __syncwarp()."""
+    if "warp" in i.mods:
+        return True
+    operands = i.args[1:-1] if "red" in i.mods else i.args
+    return "arrive" not in i.mods and len(operands) == 1 and isinstance(operands[0], Imm) and operands[0].value == 0
+
+
 class Emitter:
     """The state of one function's text, and what the opcode handlers write it with."""
 
@@ -90,7 +116,7 @@ class Emitter:
         self.module, self.f, self.blocks, self.flow, self.shape, self.places = module, f, blocks, flow, shape, places
         self.types = f.reg_types
         self.outline = outline
-        self.fenced = any(i.base in ("membar", "fence") for b in blocks for i in b.ins)
+        self.granule, self.publishes, self.exact, self.restarts = synchronisation(blocks)
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.allocas: dict[str, str] = {}

@@ -41,6 +41,8 @@ class Lowered:
     ir: str
     frame_bytes: int
     instructions: list[Ins]  # by the number that faults and hazards name
+    granule: int  # of the shadow of shared memory (access/shared_checks.py)
+    exact: bool  # whether it needs vector clocks
 
 
 class Lowering(Suspender):
@@ -65,7 +67,8 @@ class Lowering(Suspender):
                     self.use_count[u] = self.use_count.get(u, 0) + 1
         for b in self.blocks:
             self._block(b)
-        return Lowered(self._text(), (self.frame_bytes + 63) // 64 * 64, self.instructions)
+        frame = (self.frame_bytes + 63) // 64 * 64
+        return Lowered(self._text(), frame, self.instructions, self.granule, self.exact)
 
     def _crossing_names(self) -> set[str]:
         home: dict[str, Block | None] = {}

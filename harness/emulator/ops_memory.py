@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.emulator import access
 from harness.emulator import layout as L
-from harness.emulator.access import Entry, Shared, need
+from harness.emulator.access import Entry, clocks, need
 from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.irtext import Fn
@@ -77,6 +77,8 @@ def load(lo: Emitter, i: Ins) -> None:
     else:
         values, vector = _load_memory(lo, i, space, nbytes, n)
     signed = kind[0] == "s"
+    if _ORDERED & set(i.mods):
+        _synchronises(lo, i, i.args[1], clocks.READS)
     for d, v in zip(_parts(i.args[0]), values, strict=True):
         _put(lo, d, v, bits, vector, signed)
 
@@ -204,7 +206,10 @@ def store(lo: Emitter, i: Ins) -> None:
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
     if space == "param":
         raise UnsupportedPtx(f"{i.op} to the kernel's own parameters", i.loc)
+    _releases(lo, i)
     _store_memory(lo, i, space, SIZES[kind], _count(i))
+    if _ORDERED & set(i.mods):
+        _synchronises(lo, i, i.args[0], clocks.WRITES)
 
 
 def _store_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> None:
@@ -307,11 +312,29 @@ def nothing(lo: Emitter, i: Ins) -> None:
 
 @handles("membar", "fence", guarded_by_branch=True)
 def fence(lo: Emitter, i: Ins) -> None:
-    """Memory is consistent. For the search for races a fence starts a new epoch: warps that synchronise by fences and
-    flags or atomics, which the search does not follow, are then not accused."""
-    p = lo.field_pointer("%ctx", Context, "etag", lo.lines)
-    tag = lo.let(f"load i32, ptr {p}")
-    lo.emit(f"store i32 {lo.let(f'add i32 {tag}, {L.EPOCH_STEP}')}, ptr {p}")
+    """Memory is consistent: a fence matters to the search for races only."""
+    if not lo.shape.single and "proxy" not in i.mods:
+        lo.emit(f"call void @{clocks.fence(lo)}(ptr %ctx, ptr %warp)")
+
+
+def _releases(lo: Emitter, i: Ins) -> None:
+    """The fence that .release implies before an access."""
+    if {"release", "acq_rel"} & set(i.mods) and not lo.shape.single:
+        fence(lo, i)
+
+
+def _synchronises(lo: Emitter, i: Ins, address: Operand, how: int) -> None:
+    """Tell the search for races of a strong access, and of the fence that .acquire implies behind it."""
+    if not lo.publishes or lo.shape.single:
+        return
+    space = _space(i)
+    a = _address(lo, address, "i64", vec=True)
+    if space == "shared":
+        a = lo.let(f"or <32 x i64> {a}, splat (i64 {L.SHARED_WINDOW << L.WINDOW_BITS})")
+    if space in ("shared", "global", "generic"):
+        lo.emit(f"call void @{clocks.strong(lo)}(ptr %ctx, ptr %warp, <32 x i64> {a}, i32 {lo.mask}, i32 {how})")
+    if {"acquire", "acq_rel"} & set(i.mods):
+        fence(lo, i)
 
 
 # -- atomics: lane by lane, in lane order
@@ -340,6 +363,7 @@ def atomic(lo: Emitter, i: Ins) -> None:
     a = _address(lo, address, "i64", vec=True)
     if space == "shared":
         a = lo.let(f"or <32 x i64> {a}, splat (i64 {L.SHARED_WINDOW << L.WINDOW_BITS})")
+    _releases(lo, i)
     values = [lo.get(o, ll, vec=True) for o in operands]
     while len(values) < 2:
         values.append(f"splat ({ll} {'0.0' if family == 'f' else '0'})")
@@ -348,6 +372,7 @@ def atomic(lo: Emitter, i: Ins) -> None:
     args = f"<32 x i64> {a}, <32 x {ll}> {values[0]}, <32 x {ll}> {values[1]}"
     args += f", i32 {lo.mask}, i32 {lo.number(i)}, ptr {res}"
     lo.go_on_if(lo.let(f"call i1 @{h}(ptr %ctx, ptr %warp, {args})"))
+    _synchronises(lo, i, address, clocks.READS | clocks.WRITES)
     if has_result:
         outer, lo.vec = lo.vec, True
         lo.put(i.args[0], lo.let(f"load <32 x {ll}>, ptr {res}, align 4"), ll)
@@ -375,7 +400,7 @@ def _atomic_helper(m: access.Needs, name: str, rmw: str, ll: str) -> str:
             f"  br i1 {f.let(f'icmp eq i64 {window}, {L.SHARED_WINDOW}')}, "
             f"label %{shared}, label %{elsewhere}\n{shared}:"
         )
-        _atomic_shared(m, f, a, k, nbytes)
+        access.shared_atomic(m, f, a, k, nbytes)
         f(f"  br label %{both}\n{elsewhere}:")
         e = Entry(f, a, store=True)
         rel = f.let(f"sub i64 {a}, {e.base}")
@@ -403,41 +428,6 @@ def _atomic_helper(m: access.Needs, name: str, rmw: str, ll: str) -> str:
     f.each_lane("%mask", lane)
     f("  ret i1 true\nbad:\n  ret i1 false")
     return f.text()
-
-
-def _atomic_shared(m: access.Needs, f: Fn, a: str, lane: str, nbytes: int) -> None:
-    """Bounds and shadow of an atomic on shared memory: atomics do not race with each other."""
-    s = Shared(f, m)
-    offset64 = f.let(f"and i64 {a}, {(1 << L.WINDOW_BITS) - 1}")
-    size = f.let(f"zext i32 {s.size} to i64")
-    access.reject(m, f, access.within(f, offset64, nbytes, size, nbytes, offset64), lane, offset64, nbytes)
-    f(f"  store ptr {f.let(f'getelementptr i8, ptr {s.memory}, i64 {offset64}')}, ptr %place")
-    atomic_tag = f.let(f"add i32 {s.epoch}, {L.TAG_ATOMIC}")
-    for w in range(nbytes // 4):
-        index = f.let(f"trunc i64 {f.let(f'lshr i64 {offset64}, 2')} to i32")
-        index = f.let(f"add i32 {index}, {w}") if w else index
-        wp = f.let(f"getelementptr i32, ptr {s.wtag}, i32 {index}")
-        ip = f.let(f"getelementptr i32, ptr {s.winsn}, i32 {index}")
-        writer = f.let(f"load i32, ptr {wp}")
-        unset = f.let(f"icmp ult i32 {writer}, {s.start}")
-        f.when(unset, lambda: access.hazard(m, f, L.H_UNINIT_SHARED, lane, offset64), likely=False)
-        mine = access.ordered_tag(f, s, writer)
-        fine = f.let(f"or i1 {mine}, {f.let(f'icmp eq i32 {writer}, {atomic_tag}')}")
-        other = f.let(f"load i32, ptr {ip}")
-        _report_race(m, f, fine, lane, offset64, writer, other)
-        f(f"  store i32 {atomic_tag}, ptr {wp}")
-        _stamp(f, ip, lane)
-
-
-def _report_race(m: access.Needs, f: Fn, fine: str, lane: str, place: str, writer: str, other: str) -> None:
-    """A hazard where the last write is neither ordered nor atomic."""
-    bad = f.let(f"xor i1 {fine}, true")
-    f.when(bad, lambda: access.hazard(m, f, L.H_RACE_ATOMIC, lane, place, writer, other), likely=False)
-
-
-def _stamp(f: Fn, place: str, lane: str) -> None:
-    insn = f.let("shl i32 %insn, 5")
-    f(f"  store i32 {f.let(f'or i32 {insn}, {lane}')}, ptr {place}")
 
 
 @handles("call", guarded_by_branch=True)

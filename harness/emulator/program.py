@@ -56,6 +56,8 @@ class Compiled:
     local: dict[str, int]
     function: Function
     shape: Shape
+    granule: int
+    exact: bool
 
     @cached_property
     def run_blocks(self) -> Callable[[int], int]:
@@ -95,7 +97,7 @@ class Program:
         small = text.count("\n") < UNOPTIMISED_ABOVE
         native = jit.compile_ir(text, passes=2 if small else 0, codegen=2 if small else 1)
         return Compiled(name, native, lowered.instructions, lowered.frame_bytes, places.local_bytes, static, dynamic,
-                        places.shared, places.local, f, shape)  # fmt: skip
+                        places.shared, places.local, f, shape, lowered.granule, lowered.exact)  # fmt: skip
 
     def _layout(self, name: str, f: Function) -> tuple[Layout, int, int]:
         shared, static = layout_shared(self.module, self.module.functions[name])
