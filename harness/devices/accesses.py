@@ -17,8 +17,10 @@ _NEAR_NULL = 1 << 20
 def explain(places: LaunchPlaces, tensors: Tensors, base: Finding, i: Ins | None, address: int, nbytes: int) -> Finding:
     """`base` with kind, message and tensor. The address is in the instruction's own state space."""
     opcode = i.base if i else ""
-    verb = "atomic update of" if opcode in ("atom", "red") else "write to" if opcode == "st" else "read of"
     space = _space(i)
+    if opcode == "cp":  # from global to shared memory: the address says which of the two it is
+        space, opcode = "generic", "st" if address >> L.WINDOW_BITS == L.SHARED_WINDOW else "ld"
+    verb = "atomic update of" if opcode in ("atom", "red") else "write to" if opcode == "st" else "read of"
     if space == "generic" and address >> L.WINDOW_BITS in (L.SHARED_WINDOW, L.LOCAL_WINDOW):
         space = "shared" if address >> L.WINDOW_BITS == L.SHARED_WINDOW else "local"
         address &= (1 << L.WINDOW_BITS) - 1

@@ -95,6 +95,10 @@ class Reporter:
                     f"{first * L.LANES}: all must name the same number."
                 )
                 return replace(base, kind=K.BARRIER_DIVERGENCE, message=message)
+            case L.F_MBARRIER:
+                spot = p.shared_spot(c.fault_address)
+                message = _MBARRIER[c.fault_bytes].format(spot=spot.text)
+                return replace(base, kind=K.INVALID_BARRIER, tensor=spot.tensor, message=message)
             case L.F_SHUFFLE:
                 return replace(base, kind=K.INVALID_SHUFFLE, message=_shuffle(c, i))
             case L.F_BARRIER_EXITED | L.F_DEADLOCK:
@@ -148,7 +152,26 @@ class Reporter:
             message = f"Shared {spot.text} is read before any thread of this block wrote it."
         if h.kind in (L.H_UNINIT_GLOBAL, L.H_UNINIT_SHARED):
             return replace(base, kind=K.UNINITIALIZED_READ, tensor=spot.tensor, index=spot.index, message=message)
+        if h.kind in (L.H_IN_FLIGHT, L.H_BARRIER_OBJECT):
+            return self._marked(p, h, i, base, spot)
         return self._race(p, h, i, base, spot)
+
+    def _marked(self, p: LaunchPlaces, h: Hazard, i: Ins, base: Finding, spot: Spot) -> Finding:
+        """An access of bytes that a copy is about to write, or of an mbarrier object."""
+        other = self._instruction(p, h.other >> 5)
+        _, line = user_line(self._module, other.loc if other else None, self._file)
+        access = Access(line, p.block(h.block), None, write=True, file=self._file)
+        verb = "written" if i.base in _STORES else "read"
+        if h.kind == L.H_IN_FLIGHT:
+            message = (
+                f"Shared {spot.text} is {verb} while the asynchronous copy of line {line} into it is still under way: "
+                "wait for the copy first (cp.async.wait_group, or the barrier or pipeline that it arrives at)."
+            )
+            kind = K.ASYNC_HAZARD
+        else:
+            message = f"Shared {spot.text} is {verb} as data, but line {line} made an mbarrier of it."
+            kind = K.INVALID_BARRIER
+        return replace(base, kind=kind, tensor=spot.tensor, index=spot.index, other=access, message=message)
 
     def _race(self, p: LaunchPlaces, h: Hazard, i: Ins, base: Finding, spot: Spot) -> Finding:
         other = self._instruction(p, h.other >> 5)
@@ -171,6 +194,12 @@ class Reporter:
         return replace(base, kind=K.DATA_RACE, tensor=spot.tensor, index=spot.index, other=access, message=message)
 
 
+_MBARRIER = {
+    L.M_NOT_INITIALISED: "The mbarrier at {spot} is used before it was initialised.",
+    L.M_ARRIVALS: "More arrivals at the mbarrier at {spot} than its phase still expects: is its count too small?",
+    L.M_INITIALISED_TWICE: "The mbarrier at {spot} is initialised again without having been invalidated.",
+    L.M_COUNT: "The mbarrier at {spot} is initialised with a count outside of 1 to 1048575.",
+}
 _STORES = ("st", "stmatrix", "wmma", "cp")
 
 

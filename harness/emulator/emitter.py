@@ -94,7 +94,8 @@ def synchronisation(blocks: list[Block]) -> tuple[int, bool, bool, bool]:
         if i.base in ("ld", "st", "atom", "red") and not spaces & {"global", "const", "param", "local", "slot"}:
             granule = min(granule, SIZES.get(i.mods[-1], 4))
         publishes |= i.base in ("membar", "fence") or bool(_RELEASES & spaces)
-        partial |= i.base == "mbarrier" or (i.base in ("bar", "barrier") and not _whole_block(i))
+        partial |= "mbarrier" in i.mods or (i.base in ("bar", "barrier") and not _whole_block(i))
+        partial |= any(m.startswith("mbarrier::") for m in i.mods)
         syncwarps |= i.base in ("bar", "barrier") and "warp" in i.mods
     return granule, publishes, publishes or partial, publishes or partial or syncwarps
 
@@ -117,6 +118,7 @@ class Emitter:
         self.types = f.reg_types
         self.outline = outline
         self.granule, self.publishes, self.exact, self.restarts = synchronisation(blocks)
+        self.copies = any(i.base in ("cp", "mbarrier") for b in blocks for i in b.ins)
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.allocas: dict[str, str] = {}
@@ -367,6 +369,9 @@ class Emitter:
         self.n += 1
         into.append(f"  %p{self.n} = getelementptr i8, ptr {base}, i64 {offset}")
         return f"%p{self.n}"
+
+    def rest(self) -> None:
+        """Give way at the next loop header."""
 
     def all_lanes(self) -> str:
         return "-1" if self.shape.full_warps else self.warp_value("initial")

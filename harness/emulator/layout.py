@@ -30,7 +30,12 @@ SYNC_SLOTS = 64  # clocks of places in memory that warps synchronise by, found b
 
 # Why a run stopped, in Context.fault_kind.
 (F_NONE, F_ACCESS, F_TRAP, F_ASSERT, F_BARRIER_MASK, F_BARRIER_EXITED, F_DEADLOCK, F_SHUFFLE, F_BUDGET, F_STOPPED,
- F_BARRIER_COUNT, F_BARRIER_NUMBER) = range(12)  # fmt: skip
+ F_BARRIER_COUNT, F_BARRIER_NUMBER, F_MBARRIER) = range(13)  # fmt: skip
+
+# What was wrong with the use of an mbarrier, in Context.fault_bytes.
+M_NOT_INITIALISED, M_ARRIVALS, M_INITIALISED_TWICE, M_COUNT = range(4)
+MAX_COPIES = 256  # cp.async instructions of a warp under way; older ones are then carried out early
+MAX_DEFERRED = 256  # of a block: arrivals that wait for copies, and bulk copies
 
 # Kinds of hazards: seen, recorded, and run past.
 (H_RACE_READ, H_RACE_WRITE, H_UNINIT_SHARED, H_UNINIT_LOCAL, H_UNINIT_GLOBAL, H_RACE_ATOMIC, H_IN_FLIGHT,
@@ -60,6 +65,46 @@ class Hazard(c.Structure):
         ("address", c.c_uint64),  # byte offset in shared or local memory, or a global address
         ("tag", c.c_uint32),  # of the other access
         ("other", c.c_uint32),  # its instruction << 5 | lane
+    ]
+
+
+class CopyRecord(c.Structure):
+    """A cp.async under way."""
+
+    _fields_ = [
+        ("data", c.c_uint32 * (4 * LANES)),  # word k of lane l at k * 32 + l
+        ("target", c.c_uint32 * LANES),  # byte offset in shared memory
+        ("group", c.c_uint32 * LANES),  # number of the thread's group that it belongs to
+        ("mask", c.c_uint32),  # lanes whose copy is still under way
+        ("insn", c.c_uint32),
+        ("words", c.c_uint32),
+        ("pad", c.c_uint32),
+    ]
+
+
+class DeferredArrival(c.Structure):
+    """cp.async.mbarrier.arrive: arrivals that happen when the copies before them are done."""
+
+    _fields_ = [
+        ("warp", c.c_uint64),
+        ("place", c.c_uint32),  # of the mbarrier, byte offset in shared memory
+        ("mask", c.c_uint32),  # lanes; 0: done
+        ("upto", c.c_uint32),  # number of the first copy behind it
+        ("tag", c.c_uint32),
+    ]
+
+
+class BulkCopy(c.Structure):
+    """A cp.async.bulk under way from global to shared memory."""
+
+    _fields_ = [
+        ("source", c.c_uint64),  # host address
+        ("target", c.c_uint32),
+        ("nbytes", c.c_uint32),  # 0: done
+        ("place", c.c_uint32),  # of the mbarrier
+        ("tag", c.c_uint32),
+        ("site", c.c_uint32),
+        ("pad", c.c_uint32),
     ]
 
 
@@ -133,6 +178,11 @@ class Context(c.Structure):
         ("rclock", c.c_uint64),  # with sync_clocks: for each granule of shared memory the last read of each warp,
         ("rsite", c.c_uint64),  # and its instruction << 5 | lane
         ("shadow_bytes", c.c_uint64),  # of each of wtag, winsn, rtag, rinsn
+        ("deferred", c.c_uint64),  # -> DeferredArrival; 0 where the kernel has no asynchronous copies or mbarriers
+        ("bulk", c.c_uint64),  # -> BulkCopy
+        ("ndeferred", c.c_uint32),
+        ("nbulk", c.c_uint32),
+        ("progress", c.c_uint32),  # grows whenever something happens that a waiting warp may be waiting for
     ]
 
 
@@ -159,6 +209,11 @@ class Warp(c.Structure):
         ("mine", c.c_uint32),  # the tag of this warp's accesses now (access/clocks.py)
         ("floor", c.c_uint32),  # accesses with a clock below are ordered before this warp's, whoever made them
         ("exit_insn", c.c_uint32),  # where lanes of the warp returned last
+        ("resting", c.c_uint32),  # instruction + 1 at which the warp waits for an mbarrier; 0: it does not
+        ("copies", c.c_uint64),  # -> CopyRecord, a ring
+        ("first_copy", c.c_uint32),  # numbers of copies since the block began: those under way are
+        ("next_copy", c.c_uint32),  # first_copy to next_copy - 1
+        ("group", c.c_uint32 * LANES),  # of each thread: number of its open group of copies
         ("vclock", c.c_uint32 * LANES),  # for each warp the clock below which its accesses are ordered before ours
         ("fence_clock", c.c_uint32 * LANES),  # the same as it was at the last fence: what a release hands on
         ("seen_clock", c.c_uint32 * LANES),  # read from places of synchronisation; holds from the next fence on

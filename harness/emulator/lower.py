@@ -43,6 +43,7 @@ class Lowered:
     instructions: list[Ins]  # by the number that faults and hazards name
     granule: int  # of the shadow of shared memory (access/shared_checks.py)
     exact: bool  # whether it needs vector clocks
+    copies: bool  # whether it needs room for asynchronous copies and mbarriers
 
 
 class Lowering(Suspender):
@@ -68,7 +69,7 @@ class Lowering(Suspender):
         for b in self.blocks:
             self._block(b)
         frame = (self.frame_bytes + 63) // 64 * 64
-        return Lowered(self._text(), frame, self.instructions, self.granule, self.exact)
+        return Lowered(self._text(), frame, self.instructions, self.granule, self.exact, self.copies)
 
     def _crossing_names(self) -> set[str]:
         home: dict[str, Block | None] = {}

@@ -43,6 +43,7 @@ def _address(lo: Emitter, o: Operand, kind: str, vec: bool) -> str:
 
 
 def _res(lo: Emitter) -> str:
+    """Where helpers out of line leave values: element k of lane l at (k * 32 + l) * its size."""
     lo.allocas.setdefault("res", "[128 x i64], align 64")
     return "%res"
 
@@ -515,3 +516,6 @@ def _assert_failed(lo: Emitter, i: Ins) -> None:
     lo.emit(f"store i64 {value}, ptr {lo.field_pointer('%ctx', Context, 'fault_address', lo.lines)}")
     lo.fault(L.F_ASSERT, i)
     lo.label(lo.new_label())
+
+
+address_of, result_buffer = _address, _res

@@ -10,6 +10,7 @@ from harness import plan
 from harness.emulator import (
     jit,
     ops_arith,
+    ops_async,
     ops_convert,
     ops_limbs,
     ops_memory,
@@ -30,6 +31,7 @@ from harness.emulator.uniform import Shape
 
 _HANDLER_MODULES = (
     ops_arith,
+    ops_async,
     ops_convert,
     ops_limbs,
     ops_memory,
@@ -58,6 +60,7 @@ class Compiled:
     shape: Shape
     granule: int
     exact: bool
+    copies: bool
 
     @cached_property
     def run_blocks(self) -> Callable[[int], int]:
@@ -97,7 +100,8 @@ class Program:
         small = text.count("\n") < UNOPTIMISED_ABOVE
         native = jit.compile_ir(text, passes=2 if small else 0, codegen=2 if small else 1)
         return Compiled(name, native, lowered.instructions, lowered.frame_bytes, places.local_bytes, static, dynamic,
-                        places.shared, places.local, f, shape, lowered.granule, lowered.exact)  # fmt: skip
+                        places.shared, places.local, f, shape, lowered.granule, lowered.exact,
+                        lowered.copies)  # fmt: skip
 
     def _layout(self, name: str, f: Function) -> tuple[Layout, int, int]:
         shared, static = layout_shared(self.module, self.module.functions[name])

@@ -94,6 +94,16 @@ def _start_clock(a: Fn) -> None:
 
     a.when(a.let(f"icmp ugt i32 {e}, {L.CLOCK_LIMIT - (1 << 32)}"), afresh, likely=False)
     a.put("%ctx", Context, "start_tag", a.get("%ctx", Context, "etag"))
+    lists = a.get("%ctx", Context, "deferred", pointer=True)
+
+    def no_copies() -> None:
+        # Copies and mbarriers that the last block left behind: their tags are not below any clock.
+        p = a.get("%ctx", Context, "wtag", pointer=True)
+        a(f"  call void @llvm.memset.p0.i64(ptr {p}, i8 0, i64 {size}, i1 false)")
+        for name in ("ndeferred", "nbulk"):
+            a.put("%ctx", Context, name, "0")
+
+    a.when(a.let(f"icmp ne ptr {lists}, null"), no_copies)
     kept = a.get("%ctx", Context, "sync_clocks", pointer=True)
     nbytes = (L.MAX_BARRIERS + L.SYNC_SLOTS) * clocks.CLOCK_BYTES
     a.when(a.let(f"icmp ne ptr {kept}, null"),
@@ -114,7 +124,9 @@ def _reset_warps(a: Fn, warps: str, stride: str, nw: str) -> None:
     a.put(p, Warp, "state", str(L.RUN))
     a.put(p, Warp, "live", a.get(p, Warp, "initial"))
     _meet(a, p, w, nw, a.get("%ctx", Context, "start_tag"))
-    for name in ("fence_clock", "seen_clock"):
+    for name in ("first_copy", "next_copy", "resting"):
+        a.put(p, Warp, name, "0")
+    for name in ("fence_clock", "seen_clock", "group"):
         clocks.write(a, a.at(p, Warp, name), "zeroinitializer")
     shadow = a.let(f"inttoptr i64 {a.get(p, Warp, 'local_shadow')} to ptr")
     a(f"  call void @llvm.memset.p0.i64(ptr {shadow}, i8 0, i64 {a.get('%ctx', Context, 'local_bytes')}, i1 false)")

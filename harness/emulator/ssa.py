@@ -17,6 +17,7 @@ UNDEFINED = "undef"  # the value of a register that was never written
 _NO_RESULT = {
     "st", "bra", "brx", "bar", "barrier", "ret", "exit", "trap", "membar", "fence", "red", "nanosleep", "prefetch",
     "prefetchu", "discard", "brkpt", "pmevent", "call", "griddepcontrol", "setmaxnreg", "applypriority", "wgmma",
+    "cp",
 }  # fmt: skip
 
 
@@ -24,6 +25,8 @@ def has_result(i: Ins) -> bool:
     """Whether the first operand is a destination."""
     if i.base in ("bar", "barrier"):
         return "red" in i.mods
+    if i.base == "mbarrier":
+        return bool({"arrive", "arrive_drop", "test_wait", "try_wait", "pending_count"} & set(i.mods))
     return i.base not in _NO_RESULT
 
 

@@ -182,7 +182,7 @@ def _phi_varies(b: Block, inputs: dict[Block, str], flow: Flow) -> bool:
 def _varies(i: Ins, types: dict[str, str], flow: Flow, shape: Shape) -> bool:
     if i.base in _UNIFORM_RESULT:
         return bool(i.args[1:]) and any(r in flow.varying or special_varies(r, shape) for r in registers(i.args[-1]))
-    if i.base in _VARYING_RESULT:
+    if i.base in _VARYING_RESULT or (i.base == "mbarrier" and i.mods[1] in ("arrive", "arrive_drop")):
         return True
     if i.base == "call":
         return True

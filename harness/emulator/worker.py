@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 
 from harness.emulator import layout as L
-from harness.emulator.layout import Context, Hazard, Warp
+from harness.emulator.layout import BulkCopy, Context, CopyRecord, DeferredArrival, Hazard, Warp
 from harness.emulator.memory import aligned
 from harness.emulator.program import Compiled
 
@@ -61,8 +61,18 @@ class Worker:
             warp.frame = self._memory.ctypes.data + number * (frame + local + shadow)
             warp.local, warp.local_shadow = warp.frame + frame, warp.frame + frame + local
             _place_threads(warp, block, threads)
+        if self.kernel.copies:
+            self._make_copies(count)
         c = self.context
         c.warps, c.warp_stride, c.nwarps = ctypes.addressof(self.warps), ctypes.sizeof(Warp), count
+
+    def _make_copies(self, count: int) -> None:
+        """Room for asynchronous copies under way."""
+        self._copies = aligned(ctypes.sizeof(CopyRecord) * L.MAX_COPIES * count)
+        for number, warp in enumerate(self.warps):
+            warp.copies = self._copies.ctypes.data + number * ctypes.sizeof(CopyRecord) * L.MAX_COPIES
+        self._lists = [aligned(ctypes.sizeof(row) * L.MAX_DEFERRED) for row in (DeferredArrival, BulkCopy)]
+        self.context.deferred, self.context.bulk = (a.ctypes.data for a in self._lists)
 
     def _make_records(self) -> None:
         instructions = len(self.kernel.instructions) + 1

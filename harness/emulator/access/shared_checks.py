@@ -248,3 +248,17 @@ def strong(m: Needs) -> str:
         return f.text()
 
     return need(m, "shared_strong", build)
+
+
+def barrier_object(m: Needs) -> str:
+    """A use of the mbarrier that granule %g belongs to: it must have been initialised before."""
+
+    def build(m: Needs, name: str) -> str:
+        f, g = _function(m, name)
+        tag, site = g.load(g.rtag), g.load(g.rinsn)  # who initialised it (mbarriers.py)
+        fine = _ordered(f, g, tag, site)
+        f.when(f.let(f"xor i1 {fine}, true"), lambda: g.report(L.H_RACE_WRITE, tag, site), likely=False)
+        f("  ret void")
+        return f.text()
+
+    return need(m, "shared_barrier_object", build)
