@@ -156,7 +156,7 @@ class Reporter:
         _, line = user_line(self._module, other.loc if other else None, self._file)
         thread = p.thread(warp, h.other & 31) if warp < L.TAG_ATOMIC else None
         access = Access(line, p.block(h.block), thread, write=h.kind != L.H_RACE_READ, file=self._file)
-        mine = "updates" if i.base in ("atom", "red") else "writes" if i.base == "st" else "reads"
+        mine = "updates" if i.base in ("atom", "red") else "writes" if accesses.writes(i) else "reads"
         theirs = "read" if h.kind == L.H_RACE_READ else "wrote"
         who = "other threads" if warp == L.TAG_MANY else "an atomic of another warp"
         message = (

@@ -1,0 +1,235 @@
+"""mma, ldmatrix, stmatrix and movmatrix against NumPy, with the fragments of the PTX ISA."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.emulator import matrix_layouts, ptx
+from harness.emulator.errors import UnsupportedPtx
+from harness.emulator.program import Program
+from harness.emulator.uniform import Shape
+from harness.verdict import FindingKind as K
+from tests.emulator_kit import run
+from tests.matrix_kit import (
+    DECODE,
+    LANES,
+    PER_REGISTER,
+    from_registers,
+    instruction_kernel,
+    isa_layout,
+    random_bits,
+    run_instruction,
+    to_registers,
+)
+
+pytestmark = pytest.mark.usefixtures("quick_compiler")
+
+F16 = [("f16", "f16", c, d) for c in ("f16", "f32") for d in ("f16", "f32")]
+FP8 = [(a, b, c, d) for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2") for c, d in (("f32", "f32"), ("f16", "f16"))]
+INT8 = [(a, b, "s32", "s32") for a in ("s8", "u8") for b in ("s8", "u8")]
+# (shape, kinds of A, B, C and D): all dense variants of sm_75 to sm_90
+VARIANTS = [
+    *(("m8n8k4", kinds) for kinds in F16),
+    *(("m16n8k8", kinds) for kinds in F16),
+    *(("m16n8k16", kinds) for kinds in F16),
+    *((f"m16n8k{k}", ("bf16", "bf16", "f32", "f32")) for k in (8, 16)),
+    *((f"m16n8k{k}", ("tf32", "tf32", "f32", "f32")) for k in (4, 8)),
+    *((f"m16n8k{k}", kinds) for k in (16, 32) for kinds in FP8),
+    *((shape, kinds) for shape in ("m8n8k16", "m16n8k16", "m16n8k32") for kinds in INT8),
+    *((shape, ("f64", "f64", "f64", "f64")) for shape in ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16")),
+]
+
+
+def _size(shape: str, matrix: str) -> tuple[int, int]:
+    m, rest = shape[1:].split("n")
+    n, k = rest.split("k")
+    sizes = {"a": (int(m), int(k)), "b": (int(k), int(n))}
+    return sizes.get(matrix, (int(m), int(n)))
+
+
+def _quadrupled(shape: str, kinds: tuple[str, ...], matrix: str) -> tuple[int, int]:
+    """m8n8k4 of halves is four products, side by side on a diagonal."""
+    rows, columns = _size(shape, matrix)
+    four = 4 if (shape, kinds[0]) == ("m8n8k4", "f16") else 1
+    return rows * four ** (matrix != "b"), columns * four ** (matrix != "a")
+
+
+def _opcode(shape: str, kinds: tuple[str, ...], major: tuple[str, str] = ("row", "col"), extra: str = "") -> str:
+    a, b, c, d = kinds
+    return f"mma.sync.aligned.{shape}.{major[0]}.{major[1]}{extra}.{d}.{a}.{b}.{c}"
+
+
+def _multiply(shape: str, kinds: tuple[str, ...], bits: list[np.ndarray], major: tuple[str, str] = ("row", "col"), extra: str = "") -> np.ndarray:
+    """Bit patterns of D."""
+    operands = []
+    for matrix, kind, pattern, order in zip("abc", kinds, bits, (*major, ""), strict=False):
+        operands.append((kind, to_registers(pattern, kind, *isa_layout(shape, matrix, kind, order))))
+    count, place = isa_layout(shape, "d", kinds[3])
+    result = (kinds[3], count // PER_REGISTER.get(kinds[3], 1))
+    found, ran = run_instruction(_opcode(shape, kinds, major, extra), result, operands)
+    assert ran.findings == []
+    return from_registers(found, kinds[3], _quadrupled(shape, kinds, "d"), place)
+
+
+def _random(shape: str, kinds: tuple[str, ...], seed: int = 1) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [random_bits(kind, _quadrupled(shape, kinds, matrix), rng) for matrix, kind in zip("abc", kinds, strict=False)]
+
+
+def _allowed(kinds: tuple[str, ...], k: int, a: np.ndarray, b: np.ndarray, c: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """The bound of matrix_product.py."""
+    unit = 2.0**-53 if kinds[3] == "f64" else 2.0**-24
+    bound = k * unit * (np.abs(c) + np.abs(a) @ np.abs(b)) * (1 + k * unit)
+    if kinds[3] == "f16":
+        bound += 2.0**-11 * np.abs(want) * (1 + 2.0**-10) + 2.0**-25
+    return bound
+
+
+def _on_diagonal(shape: str, kinds: tuple[str, ...]) -> np.ndarray:
+    rows, columns = _quadrupled(shape, kinds, "d")
+    if (shape, kinds[0]) != ("m8n8k4", "f16"):
+        return np.ones((rows, columns), bool)
+    return np.arange(rows)[:, None] // 8 == np.arange(columns) // 8
+
+
+@pytest.mark.parametrize(("shape", "kinds"), VARIANTS, ids=lambda v: v if isinstance(v, str) else "-".join(v))
+def test_products(shape: str, kinds: tuple[str, ...]) -> None:
+    """Every line of the table, for m8n8k4 of halves with every layout."""
+    majors = [(x, y) for x in ("row", "col") for y in ("row", "col")] if (shape, kinds[0]) == ("m8n8k4", "f16") else [("row", "col")]
+    bits = _random(shape, kinds)
+    a, b, c = (DECODE[kind](pattern) for kind, pattern in zip(kinds, bits, strict=False))
+    want, here = a @ b + c, _on_diagonal(shape, kinds)
+    for major in majors:
+        found = DECODE[kinds[3]](_multiply(shape, kinds, bits, major))
+        if kinds[3] == "s32":
+            want = (want + 2**31) % 2**32 - 2**31
+            np.testing.assert_array_equal(found, want)
+            continue
+        if kinds[3] == "f16":
+            want = np.where(np.abs(want) >= 65520, np.copysign(np.inf, want), want)
+        np.testing.assert_array_equal(np.where(here & np.isinf(found), found, 0), np.where(here & np.isinf(want), want, 0))
+        error = np.abs(np.where(np.isinf(want) | ~here, 0, found) - np.where(np.isinf(want) | ~here, 0, want))
+        assert (error <= _allowed(kinds, _size(shape, "a")[1], a, b, c, want)).all(), major
+
+
+def test_layouts_are_those_of_the_isa() -> None:
+    for shape, kinds in VARIANTS:
+        for matrix, kind in zip("abcd", kinds, strict=True):
+            for major in ("row", "col"):
+                count, place = isa_layout(shape, matrix, kind, major)
+                fragment = matrix_layouts.mma_fragment(shape, matrix, kind, major == "col" and (shape, kinds[0]) == ("m8n8k4", "f16"))
+                if not fragment.places or (shape, kinds[0]) != ("m8n8k4", "f16") and major == "col":
+                    continue
+                want = tuple(tuple(place(lane, e) for lane in range(LANES)) for e in range(count))
+                assert fragment.places == want, (shape, matrix, kind, major)
+
+
+def test_sums_of_integers_wrap_or_saturate() -> None:
+    shape, kinds = "m16n8k32", ("s8", "s8", "s32", "s32")
+    a, b = np.full((16, 32), 127, np.uint64), np.full((32, 8), 127, np.uint64)
+    b[:, 4:] = 0x80  # -128
+    for c, wrapped, saturated in (
+        (2**31 - 1, [2**31 - 1 + 32 * 127 * 127 - 2**32] * 4 + [2**31 - 1 - 32 * 127 * 128] * 4, [2**31 - 1] * 4 + [2**31 - 1 - 32 * 127 * 128] * 4),
+        (-(2**31), [-(2**31) + 32 * 127 * 127] * 4 + [2**31 - 32 * 127 * 128] * 4, [-(2**31) + 32 * 127 * 127] * 4 + [-(2**31)] * 4),
+    ):
+        bits = [a, b, np.full((16, 8), c & 0xFFFFFFFF, np.uint64)]
+        for extra, want in (("", wrapped), (".satfinite", saturated)):
+            found = DECODE["s32"](_multiply(shape, kinds, bits, extra=extra))
+            np.testing.assert_array_equal(found, np.tile(want, (16, 1)))
+
+
+@pytest.mark.parametrize(("kind", "nan", "canonical"), [("f32", 0x7FC00001, 0x7FFFFFFF), ("f16", 0xFE01, 0x7FFF)])
+def test_not_a_number_and_infinity(kind: str, nan: int, canonical: int) -> None:
+    """One NaN for all; infinity times zero is one."""
+    shape, kinds = "m16n8k8", ("f16", "f16", kind, kind)
+    a, b, c = np.zeros((16, 8), np.uint64), np.full((8, 8), 0x3C00, np.uint64), np.zeros((16, 8), np.uint64)
+    a[3, 5], c[7, 2], a[9, 0], b[0, 6] = 0x7C00, nan, 0xFC00, 0
+    found = _multiply(shape, kinds, [a, b, c])
+    infinity = 0x7F800000 if kind == "f32" else 0x7C00
+    want = np.zeros((16, 8), np.uint64)
+    want[3], want[7, 2], want[9], want[9, 6] = infinity, canonical, infinity | 1 << (31 if kind == "f32" else 15), canonical
+    np.testing.assert_array_equal(found, want)
+
+
+# -- ldmatrix, stmatrix, movmatrix
+
+SPACES = {".shared": "r", ".shared::cta": "r", "": "l"}
+LDMATRIX = """__global__ void k(const unsigned short* in, const int* rows, unsigned* out) {{
+    __shared__ alignas(16) unsigned short s[2048];
+    int t = threadIdx.x; unsigned v[4] = {{}};
+    for (int i = t; i < 2048; i += 32) s[i] = in[i];
+    __syncwarp();
+    {convert}
+    asm volatile("ldmatrix.sync.aligned.m8n8.x{n}{trans}{space}.b16 {{{registers}}}, [%{n}];" : {outputs} : "{letter}"(p) : "memory");
+    for (int j = 0; j < {n}; ++j) out[32 * j + t] = v[j];
+}}"""
+STMATRIX = """__global__ void k(const unsigned* in, const int* rows, unsigned short* out) {{
+    __shared__ alignas(16) unsigned short s[2048];
+    int t = threadIdx.x; unsigned v[4];
+    for (int j = 0; j < {n}; ++j) v[j] = in[32 * j + t];
+    for (int i = t; i < 2048; i += 32) s[i] = 7;
+    __syncwarp();
+    {convert}
+    asm volatile("stmatrix.sync.aligned.m8n8.x{n}{trans}{space}.b16 [%{n}], {{{registers}}};" :: {inputs}, "{letter}"(p) : "memory");
+    __syncwarp();
+    for (int i = t; i < 2048; i += 32) out[i] = s[i];
+}}"""
+
+
+def _eights_kernel(text: str, n: int, trans: str, space: str) -> str:
+    letter = SPACES[space]
+    convert = "unsigned p = __cvta_generic_to_shared(s + rows[t] * 8);" if letter == "r" else "const void* p = s + rows[t] * 8;"
+    if text is STMATRIX:  # the operands are numbered from the values on
+        registers = ", ".join(f"%{j}" for j in range(n))
+        return text.format(n=n, trans=trans, space=space, letter=letter, convert=convert, registers=registers,
+                           inputs=", ".join(f'"r"(v[{j}])' for j in range(n)))  # fmt: skip
+    return text.format(n=n, trans=trans, space=space, letter=letter, convert=convert,
+                       registers=", ".join(f"%{j}" for j in range(n)), outputs=", ".join(f'"=r"(v[{j}])' for j in range(n)))  # fmt: skip
+
+
+EIGHTS = [(n, trans, space) for space in SPACES for n in (1, 2, 4) for trans in ("", ".trans") if space != ".shared::cta" or n == 4]
+
+
+def _held(matrix: np.ndarray) -> np.ndarray:
+    """An 8x8 matrix of 16-bit patterns as 32 words: lane l has elements 2 (l % 4) and the next of row l / 4."""
+    pairs = matrix.astype(np.uint32).reshape(32, 2)
+    words: np.ndarray = pairs[:, 0] | pairs[:, 1] << 16
+    return words
+
+
+@pytest.mark.parametrize(("n", "trans", "space"), EIGHTS)
+def test_ldmatrix(n: int, trans: str, space: str) -> None:
+    """Matrix j's row r lies where lane 8 j + r says; addresses of the lanes behind are not looked at."""
+    rng = np.random.default_rng(n)
+    values, rows = rng.integers(0, 1 << 16, 2048).astype(np.uint16), rng.permutation(256)[:32].astype(np.int32)
+    rows[8 * n :] = 100_000
+    ran = run(_eights_kernel(LDMATRIX, n, trans, space), [values, rows, np.zeros((n, 32), np.uint32)])
+    assert ran.findings == []
+    for j in range(n):
+        matrix = values.reshape(256, 8)[rows[8 * j : 8 * j + 8]]
+        np.testing.assert_array_equal(ran.arrays[2][j], _held(matrix.T if trans else matrix), err_msg=f"matrix {j}")
+
+
+@pytest.mark.parametrize(("n", "trans", "space"), EIGHTS)
+def test_stmatrix(n: int, trans: str, space: str) -> None:
+    rng = np.random.default_rng(n)
+    matrices, rows = rng.integers(0, 1 << 16, (n, 8, 8)).astype(np.uint16), rng.permutation(256)[:32].astype(np.int32)
+    rows[8 * n :] = 100_000
+    words = np.stack([_held(m) for m in matrices])
+    ran = run(_eights_kernel(STMATRIX, n, trans, space), [words, rows, np.zeros(2048, np.uint16)])
+    assert ran.findings == []
+    want = np.full((256, 8), 7, np.uint16)
+    for j in range(n):
+        want[rows[8 * j : 8 * j + 8]] = matrices[j].T if trans else matrices[j]
+    np.testing.assert_array_equal(ran.arrays[2].reshape(256, 8), want)
+
+
+def test_movmatrix() -> None:
+    matrix = np.random.default_rng(3).integers(0, 1 << 16, (8, 8)).astype(np.uint16)
+    text = """__global__ void k(const unsigned* in, unsigned* out) {
+        unsigned v = in[threadIdx.x];
+        asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(v));
+        out[threadIdx.x] = v; }"""
+    ran = run(text, [_held(matrix), np.zeros(32, np.uint32)])
+    np.testing.assert_array_equal(ran.arrays[1], _held(matrix.T))
