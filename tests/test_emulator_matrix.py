@@ -233,3 +233,112 @@ def test_movmatrix() -> None:
         out[threadIdx.x] = v; }"""
     ran = run(text, [_held(matrix), np.zeros(32, np.uint32)])
     np.testing.assert_array_equal(ran.arrays[1], _held(matrix.T))
+
+
+# -- what goes wrong
+
+FIRST_LINE = 4  # of a kernel text: three #include lines stand before it
+SHARED = """__global__ void k(unsigned* out, int step, int last) {{
+    extern __shared__ unsigned s[]; int t = threadIdx.x, lane = t % 32; unsigned v = t, w = 0;
+    {before}
+    unsigned p = __cvta_generic_to_shared(s) + lane * step + (lane == 21) * last;
+    {instruction}
+    out[t] = v + w; }}"""
+FILL = "for (int i = lane; i < 256; i += 32) s[i] = i; __syncwarp();"
+LOAD = 'asm volatile("{ .reg .b32 %a, %b; ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %a, %b}, [%2]; }" : "=r"(v), "=r"(w) : "r"(p) : "memory");'
+STORE = 'asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %1, %1, %1};" :: "r"(p), "r"(v) : "memory");'
+
+
+@pytest.mark.parametrize("instruction", [LOAD, STORE], ids=["load", "store"])
+@pytest.mark.parametrize(("step", "last", "kind"), [(16, 8, K.MISALIGNED), (16, 688, K.OUT_OF_BOUNDS), (24, 0, K.MISALIGNED), (0, -16, K.OUT_OF_BOUNDS)])
+def test_a_bad_row_address_is_its_lanes_fault(instruction: str, step: int, last: int, kind: K) -> None:
+    ran = run(SHARED.format(before=FILL, instruction=instruction), [np.zeros(32, np.uint32), step, last], shared=1024)
+    (found,) = ran.findings
+    assert (found.kind, found.line) == (kind, FIRST_LINE + 4)
+    assert found.thread == (1 if step == 24 else 21, 0, 0)
+    assert ("write" if instruction is STORE else "read") + (" of" if instruction is LOAD else " to") + " 16 bytes" in found.message
+
+
+def test_a_row_that_nobody_wrote_is_found() -> None:
+    before = "for (int i = lane; i < 256; i += 32) if (i / 4 != 13) s[i] = i; __syncwarp();"
+    (found,) = run(SHARED.format(before=before, instruction=LOAD), [np.zeros(32, np.uint32), 16, 0], shared=1024).findings
+    assert (found.kind, found.line, found.thread) == (K.UNINITIALIZED_READ, FIRST_LINE + 4, (13, 0, 0))
+
+
+def test_rows_written_by_another_warp_without_a_barrier_are_a_race() -> None:
+    before = "if (t < 32) { " + FILL + " }"
+    ran = run(SHARED.format(before=before, instruction=LOAD), [np.zeros(64, np.uint32), 16, 0], block=64, shared=1024)
+    assert {f.kind for f in ran.findings} == {K.DATA_RACE}
+    assert (FIRST_LINE + 2, FIRST_LINE + 4) in {tuple(sorted((f.line, f.other.line))) for f in ran.findings if f.other}
+    fine = run(SHARED.format(before=before + " __syncthreads();", instruction=LOAD), [np.zeros(64, np.uint32), 16, 0], block=64, shared=1024)
+    assert fine.findings == []
+
+
+def test_stores_of_two_warps_to_the_same_rows_are_a_race() -> None:
+    ran = run(SHARED.format(before="", instruction=STORE), [np.zeros(64, np.uint32), 16, 0], block=64, shared=1024)
+    assert {f.kind for f in ran.findings} == {K.DATA_RACE}
+    assert all(f.other and f.other.write for f in ran.findings)
+    assert "writes it here" in ran.findings[0].message
+
+
+MMA = 'asm volatile("{ .reg .f32 %a; mov.f32 %a, 0f00000000; mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%a, %a, %a, %a}, {%0, %0}, {%0}, {%a, %a, %a, %a}; }" :: "r"(v));'
+MOVE = 'asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(v));'
+
+
+@pytest.mark.parametrize("instruction", [LOAD, STORE, MMA, MOVE], ids=["ldmatrix", "stmatrix", "mma", "movmatrix"])
+@pytest.mark.parametrize(("condition", "threads", "thread"), [("if (lane < 16)", 32, 0), ("if (t != 40)", 64, 32), ("", 48, 32), ("if (lane == 3) return;", 32, 0)])
+def test_every_thread_of_the_warp_must_be_there(instruction: str, condition: str, threads: int, thread: int) -> None:
+    body = FILL + " __syncthreads();" + (condition if "return" in condition else "")
+    guarded = instruction if "return" in condition else f"{condition} {{ {instruction} }}"
+    ran = run(SHARED.format(before=body, instruction=guarded), [np.zeros(threads, np.uint32), 16, 0], block=threads, shared=1024)
+    assert [(f.kind, f.line) for f in ran.findings if f.kind is not K.DATA_RACE] == [(K.INVALID_SHUFFLE, FIRST_LINE + 4)]
+    assert ran.findings[-1].thread == (thread, 0, 0)
+
+
+def test_a_guard_that_no_lane_meets_skips_the_instruction() -> None:
+    text = SHARED.format(before=FILL, instruction='asm volatile("{ .reg .pred %p; setp.lt.s32 %p, %1, 0; @%p movmatrix.sync.aligned.m8n8.trans.b16 %0, %0; }" : "+r"(v) : "r"(t));')
+    ran = run(text, [np.zeros(32, np.uint32), 16, 0], shared=1024)
+    assert ran.findings == []
+    np.testing.assert_array_equal(ran.arrays[0], np.arange(32))
+
+
+A16, B16, C32 = ("bf16", 4), ("bf16", 2), ("f32", 4)
+UNSUPPORTED = {
+    "mma.sync.aligned.m16n8k32.row.col.s32.s4.s4.s32": [("s32", 4), ("s4", 2), ("s4", 1), ("s32", 4)],
+    "mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.xor.popc": [("s32", 4), ("b1", 2), ("b1", 1), ("s32", 4)],
+    "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32": [C32, ("f16", 2), ("f16", 2), C32],
+    "mma.sync.aligned.m16n8k16.row.col.f16.bf16.bf16.f16": [("f16", 2), A16, B16, ("f16", 2)],
+    "mma.sync.aligned.m16n8k16.col.row.f32.bf16.bf16.f32": [C32, A16, B16, C32],
+    "mma.sync.aligned.m16n8k16.row.col.f32.bf16.f16.f32": [C32, A16, B16, C32],
+    "mma.sync.aligned.m16n8k16.row.col.satfinite.f32.bf16.bf16.f32": [C32, A16, B16, C32],
+    "mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e4m3.e2m1.f32": [C32, ("e4m3", 4), ("e4m3", 2), C32],
+    "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.s8.f32": [C32, ("e4m3", 4), ("s8", 2), C32],
+    "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16": [C32, A16, B16, C32],
+    "mma.sync.aligned.m8n8k8.row.col.f32.bf16.bf16.f32": [C32, A16, B16, C32],
+    "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32": [C32, A16, B16, C32],  # registers of another shape
+    "mma.sync.m16n8k16.row.col.f32.bf16.bf16.f32": [C32, A16, B16, C32],
+    "wmma.mma.sync.aligned.row.col.m8n8k32.s32.s4.s4.s32": [("s32", 2), ("s4", 1), ("s4", 1), ("s32", 2)],
+    "wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64.rz": [("f64", 2), ("f64", 1), ("f64", 1), ("f64", 2)],
+    "wmma.mma.xor.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32": [("s32", 2), ("b1", 1), ("b1", 1), ("s32", 2)],
+    "movmatrix.sync.aligned.m8n8.trans.b8": [("b16", 1), ("b16", 1)],
+}
+MEMORY = ("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r0, %r1}, [%q];", "ldmatrix.sync.aligned.m8n8.x3.shared.b16 {%r0, %r1, %r2}, [%q];",
+          "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r0, %r1}, [%q];", "ldmatrix.sync.aligned.m8n8.x1.global.b16 {%r0}, [%q];",
+          "ldmatrix.sync.aligned.m8n8.x1.shared::cluster.b16 {%r0}, [%q];", "stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [%q], {%r0};",
+          "wmma.load.a.sync.aligned.row.m8n8k32.global.s4 {%r0}, [%p], %r1;", "wmma.load.d.sync.aligned.row.m16n16k16.global.f32 {%r0}, [%p], %r1;",
+          "wmma.load.c.sync.aligned.row.m16n16k16.global.bf16 {%r0, %r1, %r2, %r3}, [%p], %r1;", "wmma.load.a.sync.aligned.row.m16n16k8.global.f16 {%r0}, [%p], %r1;",
+          "wmma.store.c.sync.aligned.row.m16n16k16.global.f32 [%p], {%r0}, %r1;", "wmma.fill.sync.aligned.m16n16k16.f32 {%r0}, %r1;")  # fmt: skip
+
+
+def _texts() -> list[str]:
+    one = [instruction_kernel(op, kinds[0], kinds[1:]) for op, kinds in UNSUPPORTED.items()]
+    head = ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k()\n{ .reg .b32 %r<4>, %q; .reg .b64 %p; mov.u32 %q, 0; mov.u64 %p, 0; mov.u32 %r0, 0; mov.u32 %r1, 0;\n"
+    return one + [f"{head}.loc 1 1 0\n{text}\nret;\n}}" for text in MEMORY]
+
+
+@pytest.mark.parametrize("text", _texts(), ids=[*UNSUPPORTED, *(m.split()[0] + f" {n}" for n, m in enumerate(MEMORY))])
+def test_other_variants_are_named_as_unsupported(text: str) -> None:
+    op = next(line.split()[0] for line in text.splitlines() if "matrix" in line.split()[0] or "mma" in line.split()[0])
+    with pytest.raises(UnsupportedPtx, match=op.replace(".", r"\.")) as error:
+        Program(ptx.parse(text)).kernel("k", Shape(True, True))
+    assert error.value.loc is not None
