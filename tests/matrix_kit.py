@@ -54,13 +54,22 @@ def random_bits(kind: str, shape: tuple[int, ...], rng: np.random.Generator) -> 
         bits = rng.integers(0, 256 if kind != "s32" else 1 << 32, shape, dtype=np.uint64)
         return np.where(np.isfinite(DECODE[kind](bits)), bits, 1).astype(np.uint64)
     values = rng.standard_normal(shape) * rng.choice([0, 1, 1, 1, 4], shape)
-    if kind == "f64":
-        return values.view(np.uint64)
+    word = {"f64": np.float64, "f16": np.float16}.get(kind, np.float32)
+    bits = values.astype(word).view(f"u{np.dtype(word).itemsize}").astype(np.uint64)
     if kind == "f16":
-        subnormal = rng.integers(0, 1 << 10, shape, dtype=np.uint64)
-        return np.where(rng.random(shape) < 0.05, subnormal, values.astype(np.float16).view(np.uint16)).astype(np.uint64)
-    word = values.astype(np.float32).view(np.uint32).astype(np.uint64)
-    return word >> np.uint64(16) if kind == "bf16" else word
+        bits = np.where(rng.random(shape) < 0.05, rng.integers(0, 1 << 10, shape, dtype=np.uint64), bits)
+    shifted: np.ndarray = bits >> np.uint64(16 if kind == "bf16" else 0)
+    return shifted
+
+
+def allowed(kind: str, a: np.ndarray, b: np.ndarray, c: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """How far a result of this kind may be from the exact A B + C: the bound that matrix_product.py states."""
+    k = a.shape[1]
+    unit = 2.0**-53 if kind == "f64" else 2.0**-24
+    bound: np.ndarray = k * unit * (np.abs(c) + np.abs(a) @ np.abs(b)) * (1 + k * unit)
+    if kind == "f16":
+        bound += 2.0**-11 * np.abs(want) * (1 + 2.0**-10) + 2.0**-25
+    return bound
 
 
 # -- layouts
@@ -101,9 +110,9 @@ def isa_layout(shape: str, matrix: str, kind: str, major: str = "row") -> tuple[
         ("words", 16, "b"): (4, lambda t, i: (in_group(t) + i * 4, group(t))),
     }
     if shape == "m8n8k16":
-        return 4, {"a": lambda t, i: (group(t), in_group(t) * 4 + i), "b": lambda t, i: (in_group(t) * 4 + i, group(t))}[matrix]  # type: ignore[return-value]
+        return 4, {"a": lambda t, i: (group(t), in_group(t) * 4 + i), "b": lambda t, i: (in_group(t) * 4 + i, group(t))}[matrix]
     if shape == "m8n8k4":
-        return 1, {"a": lambda t, i: (group(t), in_group(t)), "b": lambda t, i: (in_group(t), group(t))}[matrix]  # type: ignore[return-value]
+        return 1, {"a": lambda t, i: (group(t), in_group(t)), "b": lambda t, i: (in_group(t), group(t))}[matrix]
     width = {1: "words", 2: "16 bits", 4: "8 bits"}[PER_REGISTER.get(kind, 1)]
     return table[width, k, matrix]
 

@@ -7,7 +7,7 @@ import pytest
 
 from harness.verdict import FindingKind as K
 from tests.emulator_kit import run
-from tests.matrix_kit import DECODE, random_bits
+from tests.matrix_kit import DECODE, allowed, random_bits
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
 
@@ -96,18 +96,14 @@ def test_products(shape: tuple[int, int, int], kinds: tuple[str, ...]) -> None:
         lines = flat.reshape(-1, ldc)
         assert not lines[:, m if turned else n :].any()
         found = DECODE[kind_d](lines[:, : m if turned else n])
-        _compare(found.T if turned else found, want, kinds, k, a, b, c)
+        _compare(found.T if turned else found, want, kinds, a, b, c)
 
 
-def _compare(found: np.ndarray, want: np.ndarray, kinds: tuple[str, ...], k: int, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+def _compare(found: np.ndarray, want: np.ndarray, kinds: tuple[str, ...], a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     if kinds[2] == "s32":
         np.testing.assert_array_equal(found, (want + 2**31) % 2**32 - 2**31)
         return
-    unit = 2.0**-53 if kinds[2] == "f64" else 2.0**-24
-    bound = k * unit * (np.abs(c) + np.abs(a) @ np.abs(b)) * (1 + k * unit)
-    if kinds[2] == "f16":
-        bound += 2.0**-11 * np.abs(want) * (1 + 2.0**-10) + 2.0**-25
-    assert (np.abs(found - want) <= bound).all()
+    assert (np.abs(found - want) <= allowed(kinds[2], a, b, c, want)).all()
 
 
 # Fragments of 16x16x16 as cards from sm_75 on have them: the accumulator and A like those of mma.m16n8k16, B like two of
@@ -132,10 +128,10 @@ __global__ void k(const __half* a, const __half* b, float* rows, float* columns,
 
 def test_fragments_are_those_of_the_cards() -> None:
     a, b = (np.arange(256).reshape(16, 16).astype(np.float16) + n for n in (0, 1000))
-    b = (b - 1128) / 64
+    b = ((b - 1128) / 64).astype(np.float16)
     held = [np.zeros((32, 16), np.float32) for _ in range(2)]
     results = [np.zeros((16, 16), np.float32) for _ in range(2)]
-    ran = run(HEAD + FRAGMENTS, [a, b.astype(np.float16), *held, *results, np.zeros((32, 8), np.float32)])
+    ran = run(HEAD + FRAGMENTS, [a, b, *held, *results, np.zeros((32, 8), np.float32)])
     assert ran.findings == []
     lane, i = np.arange(32)[:, None], np.arange(8)
     row, column = lane // 4 + (i & 2) * 4, lane % 4 * 2 + (i & 1) + (i & 4) * 2
@@ -163,7 +159,7 @@ __global__ void k(const __half* in, float* out, int a_offset, int stride, int c_
 LOAD_LINE, STORE_LINE = 13, 15
 COPY = "__shared__ alignas(32) __half s[16 * 24]; for (int i = threadIdx.x; i < 16 * 24; i += 32) s[i] = in[i]; __syncwarp();"
 # arguments, kind, line, which lane's piece of 16 bytes is at fault
-CASES = {
+CASES: dict[str, tuple[tuple[int, int, int, int], K | None, int, int]] = {
     "clean": ((0, 24, 0, 24), None, 0, 0),
     "address": ((4, 24, 0, 24), K.MISALIGNED, LOAD_LINE, 0),
     "stride": ((0, 20, 0, 24), K.MISALIGNED, LOAD_LINE, 2),
@@ -173,6 +169,10 @@ CASES = {
     "store stride": ((0, 24, 0, 26), K.MISALIGNED, STORE_LINE, 4),
     "store beyond": ((0, 24, 128, 24), K.OUT_OF_BOUNDS, STORE_LINE, 12),
 }
+
+
+def _clean() -> list[np.ndarray | int]:
+    return [np.zeros(16 * 24, np.float16), np.zeros(16 * 24, np.float32), *CASES["clean"][0]]
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -190,19 +190,17 @@ def test_every_piece_of_a_matrix_is_checked(name: str, shared: bool) -> None:
 
 
 def test_an_input_must_not_be_stored_to() -> None:
-    arguments = [np.zeros(16 * 24, np.float16), np.zeros(16 * 24, np.float32), *CASES["clean"][0]]
-    (found,) = run(HEAD + FAULTS.format(shared="", source="in"), arguments, read_only=[0, 1]).findings
+    (found,) = run(HEAD + FAULTS.format(shared="", source="in"), _clean(), read_only=[0, 1]).findings
     assert (found.kind, found.line, found.tensor) == (K.READ_ONLY_WRITE, STORE_LINE, "a1")
 
 
 def test_a_part_that_nobody_wrote_is_found() -> None:
     half = COPY.replace("i += 32) s[i]", "i += 32) if (i / 24 != 9) s[i]")
-    arguments = [np.zeros(16 * 24, np.float16), np.zeros(16 * 24, np.float32), *CASES["clean"][0]]
-    (found,) = run(HEAD + FAULTS.format(shared=half, source="s"), arguments).findings
+    (found,) = run(HEAD + FAULTS.format(shared=half, source="s"), _clean()).findings
     assert (found.kind, found.line, found.thread) == (K.UNINITIALIZED_READ, LOAD_LINE, (18, 0, 0))
 
 
 def test_every_thread_of_the_warp_must_be_there() -> None:
-    text = (HEAD + FAULTS.format(shared="if (threadIdx.x == 7) return;", source="in"))
-    (found,) = run(text, [np.zeros(16 * 24, np.float16), np.zeros(16 * 24, np.float32), *CASES["clean"][0]]).findings
+    text = HEAD + FAULTS.format(shared="if (threadIdx.x == 7) return;", source="in")
+    (found,) = run(text, _clean()).findings
     assert (found.kind, found.line) == (K.INVALID_SHUFFLE, LOAD_LINE)

@@ -27,6 +27,9 @@ def explain(places: LaunchPlaces, tensors: Tensors, base: Finding, i: Ins | None
     if space == "local":
         where = f"at byte {_signed(address, 64)} of the thread's local variables"
         return replace(base, kind=K.OUT_OF_BOUNDS, message=f"Out of bounds: {verb} {nbytes} bytes {where}.")
+    if opcode in ("ldmatrix", "stmatrix"):
+        message = f"Out of bounds: {opcode} takes addresses of shared memory, which 0x{address:x} is not."
+        return replace(base, kind=K.OUT_OF_BOUNDS, message=message)
     return _global(tensors, base, verb, opcode in ("atom", "red") or writes(i), address, nbytes)
 
 

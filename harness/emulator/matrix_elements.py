@@ -89,7 +89,8 @@ def _f64(f: Fn, word: str, e: int) -> str:
 
 
 _UNPACK: dict[str, Callable[[Fn, str, int], str]] = {
-    "f16": _f16, "bf16": _bf16, "tf32": _tf32, "e4m3": _e4m3, "e5m2": _e5m2, "s8": _s8, "u8": _u8, "f32": _f32, "f64": _f64,
+    "f16": _f16, "bf16": _bf16, "tf32": _tf32, "e4m3": _e4m3, "e5m2": _e5m2, "s8": _s8, "u8": _u8,
+    "f32": _f32, "f64": _f64,
 }  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def _side_by_side(formula: Formula, count: int, down: int = 0, right: int = 0) -
 
 
 def _turned(formula: Formula) -> Formula:
-    return lambda lane, e: formula(lane, e)[::-1]  # type: ignore[return-value]
+    return lambda lane, e: formula(lane, e)[::-1]
 
 
 # -- mma
@@ -86,6 +86,8 @@ def _turned(formula: Formula) -> Formula:
 
 @dataclass(frozen=True)
 class Shape:
+    """Of a product: A is m x k, B is k x n, C and D are m x n."""
+
     m: int
     n: int
     k: int
@@ -95,7 +97,8 @@ class Shape:
         return {"a": (self.m, self.k), "b": (self.k, self.n)}.get(matrix, (self.m, self.n))
 
 
-def _shape(text: str) -> Shape:
+def shape_of(text: str) -> Shape:
+    """The shape that a modifier such as m16n8k16 names."""
     m, _, rest = text[1:].partition("n")
     n, _, k = rest.partition("k")
     return Shape(int(m), int(n), int(k))
@@ -119,7 +122,7 @@ MMA = {
     ("m16n8k4", "f64"): ("f64",),
     ("m16n8k8", "f64"): ("f64",),
     ("m16n8k16", "f64"): ("f64",),
-}  # fmt: skip
+}
 WMMA = {
     ("m16n16k16", "f16"): ("f16", "f32"),
     ("m32n8k16", "f16"): ("f16", "f32"),
@@ -132,14 +135,14 @@ WMMA = {
     ("m32n8k16", "int8"): ("s32",),
     ("m8n32k16", "int8"): ("s32",),
     ("m8n8k4", "f64"): ("f64",),
-}  # fmt: skip
+}
 
 
 @cache
 def mma_fragment(shape_text: str, matrix: str, kind: str, column_major: bool = False) -> Fragment:
     """How `mma` holds A, B, C or D ("a" to "d"). Only m8n8k4 of halves asks how A and B lie in memory; it multiplies
     four pairs of matrices, which stand here on the diagonal of one."""
-    shape = _shape(shape_text)
+    shape = shape_of(shape_text)
     if (shape_text, kind) in (("m8n8k4", "f16"), ("m8n8k4", "f32")):
         count, formula = _quad_pairs(matrix, kind, column_major)
         return _fragment(kind, count, formula)
@@ -180,7 +183,7 @@ def _quad_pairs(matrix: str, kind: str, column_major: bool) -> tuple[int, Formul
 @cache
 def wmma_fragment(shape_text: str, matrix: str, kind: str) -> Fragment:
     """How `wmma` holds A, B, C or D, the same for either layout in memory."""
-    shape, per = _shape(shape_text), PER_REGISTER[kind]
+    shape, per = shape_of(shape_text), PER_REGISTER[kind]
     rows, columns = shape.sizes(matrix)
     count = rows * columns // LANES
     wide_a, wide_b = _tile_a(per), _tile_b(per)
@@ -200,10 +203,5 @@ def wmma_fragment(shape_text: str, matrix: str, kind: str) -> Fragment:
 
 def memory_order(shape_text: str, matrix: str, column_major: bool) -> tuple[int, int]:
     """(lines, elements a line) of a matrix in memory: its rows, or its columns."""
-    rows, columns = _shape(shape_text).sizes(matrix)
+    rows, columns = shape_of(shape_text).sizes(matrix)
     return (columns, rows) if column_major else (rows, columns)
-
-
-def inner(shape_text: str) -> int:
-    """The extent that a product sums over."""
-    return _shape(shape_text).k

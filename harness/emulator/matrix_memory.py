@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.emulator import access
+from harness.emulator import layout as L
 from harness.emulator.access import Needs
 from harness.emulator.access.vectors import gather_where, scatter_where, splat
 from harness.emulator.irtext import Fn
-from harness.emulator.layout import LANES
+from harness.emulator.layout import LANES, Context
 from harness.emulator.matrix_elements import I16, I32, register_type
 from harness.emulator.matrix_layouts import BYTES, Fragment
 
@@ -46,12 +47,28 @@ def _at(f: Fn, offset: int) -> str:
 # -- 8x8 matrices of 16-bit elements: lane l holds elements 2 (l % 4) and the next of row l / 4
 
 
+def _rows_moved(m: Needs, f: Fn, space: str, store: bool, count: int) -> str:
+    """Whether the rows of so many matrices could be moved. Their generic addresses must be of shared memory."""
+    if space == "shared":
+        return _moved(m, f, "shared", 4, store, "%a", 8 * count, "%res")
+    window = L.SHARED_WINDOW << L.WINDOW_BITS
+    offset = f.let(f"sub <32 x i64> %a, splat (i64 {window})")
+    ok = _moved(m, f, "shared", 4, store, offset, 8 * count, "%res")
+
+    def generic_again() -> None:
+        address = f.get("%ctx", Context, "fault_address")
+        f.put("%ctx", Context, "fault_address", f.let(f"add i64 {address}, {window}"))
+
+    f.when(f.let(f"xor i1 {ok}, true"), generic_again, likely=False)
+    return ok
+
+
 def ldmatrix_helper(m: Needs, name: str, space: str, count: int, transposed: bool) -> str:
     """(addresses) -> { a register for each matrix, ok }. Lane 8 j + r has the address of row r of matrix j."""
     kind = access.values_type(32, count, vector=True)
     f = Fn(f"define internal {kind} @{name}(ptr %ctx, ptr %warp, <32 x i64> %a, i32 %insn, ptr %res) noinline {{")
     f("entry:")
-    ok = _moved(m, f, space, 4, False, "%a", 8 * count, "%res")
+    ok = _rows_moved(m, f, space, False, count)
     result = "poison"
     for j in range(count):
         value = _matrix_from_rows(f, j)
@@ -72,7 +89,7 @@ def stmatrix_helper(m: Needs, name: str, space: str, count: int, transposed: boo
             order = ", ".join(f"i32 {4 * row + word}" for row in range(8))
             rows = f.let(f"shufflevector {I32} {value}, {I32} poison, <8 x i32> <{order}>")
             f(f"  store <8 x i32> {rows}, ptr {_at(f, 4 * (LANES * word + 8 * j))}, align 4")
-    f(f"  ret i1 {_moved(m, f, space, 4, True, '%a', 8 * count, '%res')}")
+    f(f"  ret i1 {_rows_moved(m, f, space, True, count)}")
     return f.text()
 
 
@@ -91,9 +108,8 @@ def transpose(f: Fn, value: str) -> str:
     """An 8x8 matrix turned around."""
     bits = f.let(f"bitcast {I32} {value} to <64 x i16>")
     order = ", ".join(f"i32 {8 * (n % 8) + n // 8}" for n in range(64))
-    return f.let(
-        f"bitcast <64 x i16> {f.let(f'shufflevector <64 x i16> {bits}, <64 x i16> poison, <64 x i32> <{order}>')} to {I32}"
-    )
+    turned = f.let(f"shufflevector <64 x i16> {bits}, <64 x i16> poison, <64 x i32> <{order}>")
+    return f.let(f"bitcast <64 x i16> {turned} to {I32}")
 
 
 def transpose_helper(m: Needs, name: str) -> str:

@@ -12,7 +12,7 @@ from harness.emulator.access import need, values_type
 from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.matrix_elements import register_type
-from harness.emulator.matrix_layouts import FAMILY, MMA, WMMA, Fragment, inner, memory_order, mma_fragment, wmma_fragment
+from harness.emulator.matrix_layouts import FAMILY, MMA, WMMA, memory_order, mma_fragment, shape_of, wmma_fragment
 from harness.emulator.matrix_product import Matrix, Product, product_helper
 from harness.emulator.ptx import Addr, Ins, Operand, Vec
 
@@ -111,21 +111,16 @@ def mma(lo: Emitter, i: Ins) -> None:
         raise _unsupported(i)
     d, a, b, c = kinds
     _checked_kinds(i, MMA, shape, kinds)
-    any_layout = (shape, a) == ("m8n8k4", "f16")
+    turned = (_MAJOR[major_a], _MAJOR[major_b])
     saturate = "satfinite" in rest
-    if (saturate and d != "s32") or not (any_layout or (major_a, major_b) == ("row", "col")):
+    if (saturate and d != "s32") or (turned != (False, True) and (shape, a) != ("m8n8k4", "f16")):
         raise _unsupported(i)
     _whole_warp(lo, i)
-    fragments = (
-        mma_fragment(shape, "a", a, any_layout and _MAJOR[major_a]), mma_fragment(shape, "b", b, any_layout and _MAJOR[major_b]),
-        mma_fragment(shape, "c", c), mma_fragment(shape, "d", d),
-    )  # fmt: skip
+    x = Matrix(a, mma_fragment(shape, "a", a, turned[0]))
+    y = Matrix(b, mma_fragment(shape, "b", b, turned[1]))
+    z, result = (Matrix(kind, mma_fragment(shape, "c", kind)) for kind in (c, d))
     name = "_".join(["mma", shape, major_a, major_b, *rest])
-    _multiply(lo, i, name, _product(shape, (a, b, c, d), fragments, saturate))
-
-
-def _product(shape: str, kinds: tuple[str, ...], fragments: tuple[Fragment, ...], saturate: bool) -> Product:
-    return Product(*map(Matrix, kinds, fragments), inner(shape), saturate)  # type: ignore[arg-type]
+    _multiply(lo, i, name, Product(x, y, z, result, shape_of(shape).k, saturate))
 
 
 # -- wmma
@@ -151,9 +146,11 @@ def _wmma_mma(lo: Emitter, i: Ins) -> None:
     if (saturate and d != "s32") or ("rn" in rest and d != "f64"):
         raise _unsupported(i)
     _whole_warp(lo, i)
-    fragments = tuple(wmma_fragment(shape, x, kind) for x, kind in zip("abcd", (a, b, c, d), strict=True))
+    x, y, z, result = (
+        Matrix(kind, wmma_fragment(shape, matrix, kind)) for matrix, kind in zip("abcd", (a, b, c, d), strict=True)
+    )
     name = "_".join(["wmma", shape, *kinds, *(["satfinite"] if saturate else [])])
-    _multiply(lo, i, name, _product(shape, (a, b, c, d), fragments, saturate))
+    _multiply(lo, i, name, Product(x, y, z, result, shape_of(shape).k, saturate))
 
 
 def _stored(i: Ins) -> tuple[str, memory.Stored]:
