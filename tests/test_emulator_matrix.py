@@ -26,12 +26,12 @@ from tests.matrix_kit import (
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
 
-F16 = [("f16", "f16", c, d) for c in ("f16", "f32") for d in ("f16", "f32")]
+F16 = [("f16", "f16", kind, kind) for kind in ("f16", "f32")]
 FP8 = [(a, b, c, d) for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2") for c, d in (("f32", "f32"), ("f16", "f16"))]
 INT8 = [(a, b, "s32", "s32") for a in ("s8", "u8") for b in ("s8", "u8")]
 # (shape, kinds of A, B, C and D): all dense variants of sm_75 to sm_90
 VARIANTS = [
-    *(("m8n8k4", kinds) for kinds in F16),
+    *(("m8n8k4", kinds) for kinds in [*F16, ("f16", "f16", "f16", "f32")]),
     *(("m16n8k8", kinds) for kinds in F16),
     *(("m16n8k16", kinds) for kinds in F16),
     *((f"m16n8k{k}", ("bf16", "bf16", "f32", "f32")) for k in (8, 16)),
@@ -126,6 +126,12 @@ def test_sums_of_integers_wrap_or_saturate() -> None:
         for extra, want in (("", wrapped), (".satfinite", saturated)):
             found = DECODE["s32"](_multiply(shape, kinds, bits, extra=extra))
             np.testing.assert_array_equal(found, np.tile(want, (16, 1)))
+
+
+def test_rounding_of_doubles_may_be_named() -> None:
+    bits = _random("m16n8k8", ("f64",) * 4)
+    found = [_multiply("m16n8k8", ("f64",) * 4, bits, extra=extra) for extra in ("", ".rn")]
+    np.testing.assert_array_equal(found[0], found[1])
 
 
 @pytest.mark.parametrize(("kind", "nan", "canonical"), [("f32", 0x7FC00001, 0x7FFFFFFF), ("f16", 0xFE01, 0x7FFF)])
@@ -312,6 +318,9 @@ UNSUPPORTED = {
     "mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.xor.popc": [("s32", 4), ("b1", 2), ("b1", 1), ("s32", 4)],
     "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32": [C32, ("f16", 2), ("f16", 2), C32],
     "mma.sync.aligned.m16n8k16.row.col.f16.bf16.bf16.f16": [("f16", 2), A16, B16, ("f16", 2)],
+    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f16": [C32, ("f16", 4), ("f16", 2), ("f16", 2)],
+    "mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f32": [("f16", 4), ("f16", 2), ("f16", 2), ("f32", 8)],
+    "mma.sync.aligned.m8n8k4.row.col.rz.f64.f64.f64.f64": [("f64", 2), ("f64", 1), ("f64", 1), ("f64", 2)],
     "mma.sync.aligned.m16n8k16.col.row.f32.bf16.bf16.f32": [C32, A16, B16, C32],
     "mma.sync.aligned.m16n8k16.row.col.f32.bf16.f16.f32": [C32, A16, B16, C32],
     "mma.sync.aligned.m16n8k16.row.col.satfinite.f32.bf16.bf16.f32": [C32, A16, B16, C32],

@@ -106,6 +106,21 @@ def _compare(found: np.ndarray, want: np.ndarray, kinds: tuple[str, ...], a: np.
     assert (np.abs(found - want) <= allowed(kinds[2], a, b, c, want)).all()
 
 
+@pytest.mark.parametrize("saturate", [True, False])
+def test_sums_of_integers_wrap_or_saturate(saturate: bool) -> None:
+    text = HEAD + """__global__ void k(const signed char* a, int* out) {
+        wmma::fragment<wmma::matrix_a, 16, 16, 16, signed char, wmma::row_major> fa;
+        wmma::fragment<wmma::matrix_b, 16, 16, 16, signed char, wmma::col_major> fb;
+        wmma::fragment<wmma::accumulator, 16, 16, 16, int> fc;
+        wmma::load_matrix_sync(fa, a, 16); wmma::load_matrix_sync(fb, a, 16); wmma::fill_fragment(fc, 0x7FFFFFFF);
+        wmma::mma_sync(fc, fa, fb, fc, SATURATE);
+        wmma::store_matrix_sync(out, fc, 16, wmma::mem_row_major); }""".replace("SATURATE", str(saturate).lower())
+    a = np.random.default_rng(1).integers(-128, 128, (16, 16)).astype(np.int8)
+    want = a.astype(np.int64) @ a.T.astype(np.int64) + 2**31 - 1
+    want = np.minimum(want, 2**31 - 1) if saturate else want
+    np.testing.assert_array_equal(run(text, [a, np.zeros((16, 16), np.int32)]).arrays[1], want.astype(np.int32))
+
+
 # Fragments of 16x16x16 as cards from sm_75 on have them: the accumulator and A like those of mma.m16n8k16, B like two of
 # them; halves of A and B are held twice.
 FRAGMENTS = """

@@ -158,23 +158,29 @@ def _quad_pairs(matrix: str, kind: str, column_major: bool) -> tuple[int, Formul
     def high(lane: int) -> int:
         return lane // 16 * 4
 
-    def block(formula: Formula, down: int, right: int) -> Formula:
-        def place(lane: int, e: int) -> Place:
-            row, column = formula(lane, e)
-            q = lane % 16 // 4
-            return row + down * q, column + right * q
+    def by_lane(lane: int, e: int) -> Place:
+        return lane % 4 + high(lane), e
 
-        return place
+    def by_element(lane: int, e: int) -> Place:
+        return e + high(lane), lane % 4
 
-    by_lane: Formula = lambda lane, e: (lane % 4 + high(lane), e)  # noqa: E731
-    by_element: Formula = lambda lane, e: (e + high(lane), lane % 4)  # noqa: E731
+    def floats(lane: int, e: int) -> Place:
+        return (lane & 1) + (e & 2) + high(lane), (e & 4) + (lane & 2) + (e & 1)
+
     if matrix == "a":
-        return 4, block(by_element if column_major else by_lane, 8, 0)
+        return 4, _on_diagonal(by_element if column_major else by_lane, 8, 0)
     if matrix == "b":
-        return 4, block(_turned(by_lane if column_major else by_element), 0, 8)
-    if kind == "f16":
-        return 8, block(by_lane, 8, 8)
-    return 8, block(lambda lane, e: ((lane & 1) + (e & 2) + high(lane), (e & 4) + (lane & 2) + (e & 1)), 8, 8)
+        return 4, _on_diagonal(_turned(by_lane if column_major else by_element), 0, 8)
+    return 8, _on_diagonal(by_lane if kind == "f16" else floats, 8, 8)
+
+
+def _on_diagonal(formula: Formula, down: int, right: int) -> Formula:
+    def place(lane: int, e: int) -> Place:
+        row, column = formula(lane, e)
+        q = lane % 16 // 4
+        return row + down * q, column + right * q
+
+    return place
 
 
 # -- wmma

@@ -95,6 +95,15 @@ def _multiply(lo: Emitter, i: Ins, name: str, p: Product) -> None:
     _put(lo, i, d, p.d.kind, found, p.result_type, p.d.fragment.registers)
 
 
+def _split(i: Ins, mods: list[str]) -> tuple[tuple[str, ...], bool]:
+    """(kinds of D, A, B and C, whether to saturate) from the modifiers behind the shape."""
+    kinds = tuple(m for m in mods if m not in ("satfinite", "rn"))
+    saturate = "satfinite" in mods
+    if (saturate and kinds[0] != "s32") or ("rn" in mods and kinds[0] != "f64"):
+        raise _unsupported(i)
+    return kinds, saturate
+
+
 def _checked_kinds(i: Ins, table: dict[tuple[str, str], tuple[str, ...]], shape: str, kinds: tuple[str, ...]) -> None:
     """Kinds of D, A, B and C must be a line of the table."""
     d, a, b, c = kinds
@@ -106,14 +115,12 @@ def _checked_kinds(i: Ins, table: dict[tuple[str, str], tuple[str, ...]], shape:
 @handles("mma", guarded_by_branch=True)
 def mma(lo: Emitter, i: Ins) -> None:
     _, _, _, shape, major_a, major_b, *rest = i.mods
-    kinds = tuple(m for m in rest if m != "satfinite")
-    if i.mods[1:3] != ("sync", "aligned") or len(kinds) != 4:
-        raise _unsupported(i)
+    kinds, saturate = _split(i, rest)
     d, a, b, c = kinds
     _checked_kinds(i, MMA, shape, kinds)
     turned = (_MAJOR[major_a], _MAJOR[major_b])
-    saturate = "satfinite" in rest
-    if (saturate and d != "s32") or (turned != (False, True) and (shape, a) != ("m8n8k4", "f16")):
+    quad_pairs = (shape, a) == ("m8n8k4", "f16")  # which alone may widen, and lets the operands lie as they like
+    if (not quad_pairs and (turned != (False, True) or c != d)) or (c, d) == ("f32", "f16"):
         raise _unsupported(i)
     _whole_warp(lo, i)
     x = Matrix(a, mma_fragment(shape, "a", a, turned[0]))
@@ -137,14 +144,11 @@ def wmma(lo: Emitter, i: Ins) -> None:
 def _wmma_mma(lo: Emitter, i: Ins) -> None:
     """The layouts of A and B say how they were loaded; in registers they look the same."""
     _, _, _, _, _, _, shape, *rest = i.mods
-    kinds = tuple(m for m in rest if m not in ("satfinite", "rn"))
+    kinds, saturate = _split(i, rest)
     if len(kinds) == 2:  # of halves the instruction names only D and C
         kinds = (kinds[0], "f16", "f16", kinds[1])
     d, a, b, c = kinds
     _checked_kinds(i, WMMA, shape, kinds)
-    saturate = "satfinite" in rest
-    if (saturate and d != "s32") or ("rn" in rest and d != "f64"):
-        raise _unsupported(i)
     _whole_warp(lo, i)
     x, y, z, result = (
         Matrix(kind, wmma_fragment(shape, matrix, kind)) for matrix, kind in zip("abcd", (a, b, c, d), strict=True)
@@ -223,8 +227,8 @@ def _eights(i: Ins) -> tuple[int, bool, str]:
 def ldmatrix(lo: Emitter, i: Ins) -> None:
     count, transposed, space = _eights(i)
     _whole_warp(lo, i)
-    build = lambda m, name: memory.ldmatrix_helper(m, name, space, count, transposed)  # noqa: E731
-    helper = need(lo, _variant(i, space), build)
+    helper = need(lo, _variant(i, space),
+                  lambda m, name: memory.ldmatrix_helper(m, name, space, count, transposed))  # fmt: skip
     kind = values_type(32, count, vector=True)
     operands = f"<32 x i64> {_address(lo, i.args[1], space, vec=True)}, i32 {lo.number(i)}, {_scratch(lo)}"
     found = lo.let(f"call {kind} @{helper}(ptr %ctx, ptr %warp, {operands})")
@@ -236,8 +240,8 @@ def ldmatrix(lo: Emitter, i: Ins) -> None:
 def stmatrix(lo: Emitter, i: Ins) -> None:
     count, transposed, space = _eights(i)
     _whole_warp(lo, i)
-    build = lambda m, name: memory.stmatrix_helper(m, name, space, count, transposed)  # noqa: E731
-    helper = need(lo, _variant(i, space), build)
+    helper = need(lo, _variant(i, space),
+                  lambda m, name: memory.stmatrix_helper(m, name, space, count, transposed))  # fmt: skip
     values = ", ".join(_values(lo, i, i.args[1], "b16", count))
     address = _address(lo, i.args[0], space, vec=True)
     operands = f"<32 x i64> {address}, {values}, i32 {lo.number(i)}, {_scratch(lo)}"
