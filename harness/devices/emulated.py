@@ -177,7 +177,7 @@ class Reporter:
         other = self._instruction(p, h.other >> 5)
         _, line = user_line(self._module, other.loc if other else None, self._file)
         access = Access(line, p.block(h.block), None, write=True, file=self._file)
-        verb = "written" if i.base in _STORES else "read"
+        verb = "written" if accesses.writes(i) else "read"
         if h.kind == L.H_IN_FLIGHT:
             message = (
                 f"Shared {spot.text} is {verb} while the asynchronous copy of line {line} into it is still under way: "
@@ -198,7 +198,7 @@ class Reporter:
         several = who == L.MANY_WARPS or (within and who & L.SEVERAL_LANES and h.other & 31 == h.lane)
         thread = None if several else p.thread(warp, h.other & 31)
         access = Access(line, p.block(h.block), thread, write=h.kind != L.H_RACE_READ, file=self._file)
-        mine = "updates" if i.base in ("atom", "red") else "writes" if i.base in _STORES else "reads"
+        mine = "updates" if i.base in ("atom", "red") else "writes" if accesses.writes(i) else "reads"
         theirs = "read" if h.kind == L.H_RACE_READ else "wrote"
         missing = "__syncwarp()" if within else "__syncthreads()"
         others = "other threads of the warp" if within else "other threads"
@@ -216,7 +216,6 @@ _MBARRIER = {
     L.M_INITIALISED_TWICE: "The mbarrier at {spot} is initialised again without having been invalidated.",
     L.M_COUNT: "The mbarrier at {spot} is initialised with a count outside of 1 to 1048575.",
 }
-_STORES = ("st", "stmatrix", "wmma", "cp")
 
 
 def _warps(numbers: list[int]) -> str:

@@ -17,7 +17,7 @@ UNDEFINED = "undef"  # the value of a register that was never written
 _NO_RESULT = {
     "st", "bra", "brx", "bar", "barrier", "ret", "exit", "trap", "membar", "fence", "red", "nanosleep", "prefetch",
     "prefetchu", "discard", "brkpt", "pmevent", "call", "griddepcontrol", "setmaxnreg", "applypriority", "wgmma",
-    "cp",
+    "cp", "stmatrix",
 }  # fmt: skip
 
 
@@ -27,7 +27,7 @@ def has_result(i: Ins) -> bool:
         return "red" in i.mods
     if i.base == "mbarrier":
         return bool({"arrive", "arrive_drop", "test_wait", "try_wait", "pending_count"} & set(i.mods))
-    return i.base not in _NO_RESULT
+    return i.base not in _NO_RESULT and i.mods[:2] != ("wmma", "store")
 
 
 def registers(o: Operand) -> list[str]:

@@ -26,7 +26,7 @@ from harness.emulator.ssa import UNDEFINED, definitions, registers, uses
 
 _VARYING_SPECIAL = {"%laneid", "%lanemask_lt", "%lanemask_le", "%lanemask_eq", "%lanemask_ge", "%lanemask_gt"}
 _UNIFORM_RESULT = {"vote", "activemask", "redux"}  # one value for all participating lanes
-_VARYING_RESULT = {"shfl", "atom", "match", "elect"}
+_VARYING_RESULT = {"shfl", "atom", "match", "elect", "mma", "wmma", "ldmatrix", "movmatrix"}
 
 
 @dataclass(frozen=True)
