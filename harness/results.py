@@ -11,13 +11,14 @@ SCHEMA = 1  # of the JSON report; raised when a field changes its meaning
 
 @dataclass(frozen=True)
 class Access:
-    """The other side of a race: which thread touched the same place, and from which line."""
+    """The other side of a finding: which thread touched the same place, or is missing, and at which line."""
 
     line: int  # of the user's file, 1-based; 0 where unknown
     block: tuple[int, int, int] | None = None
     thread: tuple[int, int, int] | None = None
     write: bool = False
     file: str = ""
+    missing: bool = False  # no access: where a thread is that a barrier or a shuffle waits for
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ class FindingKind(StrEnum):
     READ_ONLY_WRITE = "read_only_write"
     DATA_RACE = "data_race"
     BARRIER_DIVERGENCE = "barrier_divergence"
+    INVALID_BARRIER = "invalid_barrier"  # misuse of an mbarrier object
     DEADLOCK = "deadlock"
     INVALID_SHUFFLE = "invalid_shuffle"
     ASYNC_HAZARD = "async_hazard"

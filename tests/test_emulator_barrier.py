@@ -163,3 +163,28 @@ def test_a_hundred_thousand_tiny_blocks() -> None:
     ran = run("__global__ void k(unsigned char* out) { out[blockIdx.x] = blockIdx.x; }", [np.zeros(100_000, np.uint8)], 100_000, 1, threads=2)
     assert ran.findings == []
     np.testing.assert_array_equal(ran.arrays[0], np.arange(100_000).astype(np.uint8))
+
+
+# body, line of the barrier or shuffle, line at which those are that it waits for (counted from the body's first)
+APART = {
+    "half of a warp skips it": ("if (t < 40)\n__syncthreads();\nout[t] = s[t];", 1, 2),
+    "half of a warp has returned": ("if (t < 16) return;\ns[t] = 1;\n__syncthreads();\nout[t] = s[t];", 2, 0),
+    "a warp has returned": ("if (t < 32) return;\ns[t] = 1;\n__syncthreads();\nout[t] = s[t];", 2, 0),
+    "two barriers": ("if (t & 1) {\n__syncthreads(); } else {\nout[0] = 1;\n__syncthreads(); }\nout[t] = 1;", 1, 3),
+    "shuffle in a branch": ("if (t & 1) {\nout[t] = __shfl_xor_sync(~0u, t, 1);\n} else {\nout[t] = 3; }", 1, 4),
+    "vote behind a break": ("for (int i = 0; i < 8; ++i) {\nif (i == t) break;\nout[t] = __any_sync(~0u, t > i); }\ns[t] = 1;", 2, None),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_what_a_barrier_waits_for_is_named_with_its_line(name: str) -> None:
+    body, line, other = APART[name]
+    text = f"__global__ void k(int* out) {{ __shared__ int s[64]; int t = threadIdx.x; s[t] = 0;\n{body}\n}}"
+    ran = run(text, [np.zeros(64, np.int32)], 1, 64)
+    (found,) = ran.findings
+    assert found.kind in (K.BARRIER_DIVERGENCE, K.INVALID_SHUFFLE)
+    first = 5
+    assert found.other is not None
+    assert found.other.missing
+    assert other is None or {found.line - first, found.other.line - first} == {line, other}, found.message
+    assert f"line {found.other.line}" in found.message

@@ -31,6 +31,36 @@ RACES = {
     "syncwarp is not enough": ("s[t] = t;\n__syncwarp();\nout[t] = s[t ^ 32];", 2, 0, True),
     "uniform address": ("if (w == 3)\ns[5] = t;\nif (w == 1)\nout[t] = s[5];", 1, 3, False),
     "atomic against plain": ("if (t < 4) s[t] = 0; __syncthreads();\natomicAdd(s + (t & 3), 1);\nout[t] = s[t & 3];", 2, 1, True),
+    # Lanes of one warp.
+    "neighbour in the warp": ("s[t] = t;\nout[t] = s[t ^ 1];", 1, 0, True),
+    "warp-synchronous reduction": ("s[t] = t; __syncthreads();\nif (t < 16)\ns[t] += s[t + 8];\n__syncthreads(); out[t] = s[t];", 2, 2, False),
+    "lane 0 tells the warp": ("if (t % 32 == 0)\ns[w] = t;\nout[t] = s[w];", 2, 1, True),
+    "a shuffle orders nothing": ("s[t] = t;\nint v = __shfl_xor_sync(~0u, t, 1);\nout[t] = s[t ^ 1] + v;", 2, 0, True),
+    "the warp's broadcast is overwritten": ("if (t % 32 == 0) s[w] = 1; __syncwarp();\nint v = s[w];\nif (t % 32 == 0) s[w] = 2;\nout[t] = v;", 2, 1, False),
+    "one lane read": ("s[t] = t; __syncthreads();\nint v = t == 5 ? s[40] : 0;\nif (t == 7)\ns[40] = v + 1;\nout[t] = v;", 3, 1, False),
+    "two lanes, one word, one store": ("s[t & ~1] = t;\n__syncthreads(); out[t] = s[t & ~1];", 0, 0, True),
+    # Parts of a word.
+    "a short too far": ("short* h = (short*)s;\nh[t] = t;\nout[t] = h[t ^ 1];", 2, 1, True),
+    "a word over shorts": ("short* h = (short*)s; h[t] = t; h[t + 128] = 1;\n__syncthreads(); int v = h[t];\nif (t < 8)\ns[t + 4] = 7;\nout[t] = v;", 3, 1, False),
+    # Other ways to synchronise.
+    "the wrong named barrier": ("""s[t] = t;
+if (w < 2) asm volatile("bar.sync 1, 64;" ::: "memory"); else asm volatile("bar.sync 2, 64;" ::: "memory");
+out[t] = s[t ^ 64];""", 2, 0, True),
+    "behind bar.arrive": ("""if (w < 2) { s[t] = 1; asm volatile("bar.arrive 1, 128;" ::: "memory");
+s[t] = 2;
+} else { asm volatile("bar.sync 1, 128;" ::: "memory");
+out[t] = s[t - 64]; }""", 3, 1, True),
+    "who arrives does not wait": ("""if (w < 2) { asm volatile("bar.arrive 1, 128;" ::: "memory");
+out[t] = s[t + 64]; } else {
+s[t] = 1; asm volatile("bar.sync 1, 128;" ::: "memory"); }""", 1, 2, True),
+    "a flag without a fence": ("""__shared__ volatile int flag; s[t] = t; if (t == 0) flag = 0; __syncthreads();
+if (t == 0) { s[5] = 1;
+flag = 1; } if (w == 2) { while (!flag); __threadfence_block();
+out[t] = s[5]; }""", 3, 1, True),
+    "a plain flag": ("""volatile int* v = s; if (t == 0) s[0] = 0; __syncthreads(); if (t == 0)
+s[0] = 1;
+if (w == 1)
+out[t] = *v;""", 3, 1, True),
 }
 
 
@@ -48,7 +78,7 @@ def test_races_are_found_with_both_sides(name: str, level: str) -> None:
     assert match.tensor == "s"
     assert match.thread is not None
     if match.other is not None and match.other.thread is not None:
-        assert match.thread[0] // 32 != match.other.thread[0] // 32
+        assert match.thread != match.other.thread
     if (match.line - LINE, match.other.line - LINE if match.other else 0) == (later, first) and later != first:
         assert match.other is not None
         assert match.other.write == wrote
@@ -76,6 +106,22 @@ CLEAN = {
     "volatile flags": """volatile int* v = s; if (t == 0) *v = 0; __syncthreads(); if (t == 0) { *v = 1; } else if (w == 2) { while (*v == 0) ; } out[t] = 1;""",
     "rows of a matrix": """for (int r = w; r < 8; r += 4) s[r * 33 + (t & 31)] = t; __syncthreads(); for (int r = w; r < 8; r += 4) out[t] += s[(t & 7) * 33 + r];""",
     "vectors": "((int4*)s)[t] = make_int4(t, 1, 2, 3); __syncthreads(); int2 v = ((int2*)s)[(t * 2 + 5) % 256]; out[t] = v.x + v.y;",
+    "flag with fences": """__shared__ volatile int flag; if (t == 0) flag = 0; __syncthreads();
+        if (t == 0) { s[5] = 1; __threadfence_block(); flag = 1; } if (w == 2) { while (!flag); __threadfence_block(); out[t] = s[5]; }""",
+    "fences pass on what was seen": """__shared__ volatile int f1, f2; if (t == 0) { f1 = 0; f2 = 0; } __syncthreads();
+        if (t == 0) { s[5] = 1; __threadfence_block(); f1 = 1; }
+        if (t == 32) { while (!f1); __threadfence_block(); f2 = 1; }
+        if (t == 64) { while (!f2); __threadfence_block(); out[t] = s[5]; }""",
+    "flag in global memory": """if (t == 96) { s[5] = 1; __threadfence(); atomicExch(out, 7); } if (t == 0) { while (atomicAdd(out, 0) != 7); __threadfence(); out[1] = s[5]; }""",
+    "ping pong of named barriers": """for (int i = 0; i < 4; ++i) {
+        if (w < 2) { if (i) asm volatile("bar.sync 2, 128;" ::: "memory"); s[t] = i; asm volatile("bar.arrive 1, 128;" ::: "memory"); }
+        else { asm volatile("bar.sync 1, 128;" ::: "memory"); out[t] += s[(t * 5) & 63]; if (i < 3) asm volatile("bar.arrive 2, 128;" ::: "memory"); } }""",
+    "two pairs of warps": """if (w < 2) { s[t] = t; asm volatile("bar.sync 1, 64;" ::: "memory"); out[t] = s[t ^ 32]; }
+        else { s[t] = t; asm volatile("bar.sync 2, 64;" ::: "memory"); out[t] = s[t ^ 32]; }""",
+    "the same lane again": "s[t] = t; s[t] += 1; out[t] = s[t]; s[t] = 5; if (t == 3) { s[200] = 1; s[200] += s[200]; out[t] = s[200]; }",
+    "the warp's broadcast": "if (t % 32 == 0) s[w] = t; __syncwarp(); out[t] = s[w]; __syncwarp(); if (t % 32 == 1) s[w] = 1;",
+    "halves of one word": "short* h = (short*)s; h[t] = t; h[t] += 1; out[t] = h[t]; __syncthreads(); out[t] = h[t ^ 1];",
+    "shorts, then words": "short* h = (short*)s; h[t] = t; __syncthreads(); out[t] = s[t / 2]; __syncthreads(); s[t / 2 + 64] = 3;",
     "count": "s[t] = t; out[t] = __syncthreads_count(t & 1); out[t] += s[127 - t];",
 }
 

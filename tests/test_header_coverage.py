@@ -18,7 +18,6 @@ REFUSED = {
                      "__cluster_barrier_arrive", "__cluster_barrier_arrive_relaxed", "__clusterSizeInBlocks",
                      "__clusterRelativeBlockRank", "__clusterRelativeBlockIdx", "__clusterIdx", "__clusterGridDimInClusters",
                      "__clusterDimIsSpecified", "__clusterDim"), CLUSTERS),
-    **{f"__nv_memcpy_async_shared_global_{n}{end}": "asynchronous copies" for n in (4, 8, 16) for end in ("", "_impl")},
 }  # fmt: skip
 SMALL = (*headers.HALVES, *headers.NARROW)
 BY_CARD = [

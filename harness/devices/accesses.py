@@ -17,8 +17,11 @@ _NEAR_NULL = 1 << 20
 def explain(places: LaunchPlaces, tensors: Tensors, base: Finding, i: Ins | None, address: int, nbytes: int) -> Finding:
     """`base` with kind, message and tensor. The address is in the instruction's own state space."""
     opcode = i.base if i else ""
-    verb = "atomic update of" if opcode in ("atom", "red") else "write to" if opcode == "st" else "read of"
     space = _space(i)
+    store = writes(i)
+    if opcode == "cp":  # from global to shared memory: the address says which of the two it is
+        space, store = "generic", address >> L.WINDOW_BITS == L.SHARED_WINDOW
+    verb = "atomic update of" if opcode in ("atom", "red") else "write to" if store else "read of"
     if space == "generic" and address >> L.WINDOW_BITS in (L.SHARED_WINDOW, L.LOCAL_WINDOW):
         space = "shared" if address >> L.WINDOW_BITS == L.SHARED_WINDOW else "local"
         address &= (1 << L.WINDOW_BITS) - 1
@@ -27,7 +30,15 @@ def explain(places: LaunchPlaces, tensors: Tensors, base: Finding, i: Ins | None
     if space == "local":
         where = f"at byte {_signed(address, 64)} of the thread's local variables"
         return replace(base, kind=K.OUT_OF_BOUNDS, message=f"Out of bounds: {verb} {nbytes} bytes {where}.")
-    return _global(tensors, base, verb, opcode in ("st", "atom", "red"), address, nbytes)
+    if opcode in ("ldmatrix", "stmatrix"):
+        message = f"Out of bounds: {opcode} takes addresses of shared memory, which 0x{address:x} is not."
+        return replace(base, kind=K.OUT_OF_BOUNDS, message=message)
+    return _global(tensors, base, verb, opcode in ("atom", "red") or store, address, nbytes)
+
+
+def writes(i: Ins | None) -> bool:
+    """Whether an instruction is a store."""
+    return i is not None and (i.base in ("st", "stmatrix", "cp") or i.mods[:2] == ("wmma", "store"))
 
 
 def _shared(places: LaunchPlaces, base: Finding, what: str, address: int, nbytes: int) -> Finding:

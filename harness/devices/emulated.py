@@ -84,7 +84,7 @@ class Reporter:
                 said = self._tensors.cstring(c.fault_address)
                 return replace(base, kind=K.TRAP, message=f"Assertion failed in {p.name}: {said}")
             case L.F_BARRIER_MASK:
-                return replace(base, kind=K.BARRIER_DIVERGENCE, message=_barrier_mask(c))
+                return self._divergence(p, c, replace(base, kind=K.BARRIER_DIVERGENCE, message=_barrier_mask(c)))
             case L.F_BARRIER_NUMBER:
                 message = "A barrier has a number above 15 or a thread count that is no multiple of 32."
                 return replace(base, kind=K.BARRIER_DIVERGENCE, message=message)
@@ -95,8 +95,12 @@ class Reporter:
                     f"{first * L.LANES}: all must name the same number."
                 )
                 return replace(base, kind=K.BARRIER_DIVERGENCE, message=message)
+            case L.F_MBARRIER:
+                spot = p.shared_spot(c.fault_address)
+                message = _MBARRIER[c.fault_bytes].format(spot=spot.text)
+                return replace(base, kind=K.INVALID_BARRIER, tensor=spot.tensor, message=message)
             case L.F_SHUFFLE:
-                return replace(base, kind=K.INVALID_SHUFFLE, message=_shuffle(c, i))
+                return self._divergence(p, c, replace(base, kind=K.INVALID_SHUFFLE, message=_shuffle(c, i)))
             case L.F_BARRIER_EXITED | L.F_DEADLOCK:
                 return self._stuck(p, c)
             case L.F_BUDGET:
@@ -109,6 +113,18 @@ class Reporter:
         if base.line and c.fault_insn:
             return replace(base, kind=K.TIME_LIMIT, thread=None, message=message)
         return Finding(K.TIME_LIMIT, message, self._file, p.launch.line, kernel=p.name)
+
+    def _divergence(self, p: LaunchPlaces, c: Context, found: Finding) -> Finding:
+        """Say where the lanes are that an operation of the whole warp is missing."""
+        other = self._instruction(p, c.fault_other) if c.fault_absent else None
+        _, line = user_line(self._module, other.loc if other else None, self._file)
+        if not line:
+            return found
+        lanes = [n for n in range(L.LANES) if c.fault_absent >> n & 1]
+        where = f"Lanes {ranges(lanes)} were last seen at line {line}."
+        thread = p.thread(c.fault_warp, lanes[0])
+        access = Access(line, p.block(c.block), thread, file=self._file, missing=True)
+        return replace(found, message=f"{found.message} {where}", other=access)
 
     def _instruction(self, p: LaunchPlaces, number: int) -> Ins | None:
         return p.kernel.instructions[number] if number < len(p.kernel.instructions) else None
@@ -128,9 +144,13 @@ class Reporter:
         if not exited:
             message = f"Deadlock: no warp of the block can go on: {'; '.join(parts)}."
             return replace(base, kind=K.DEADLOCK, thread=None, message=message)
-        parts.append(f"{_warps(exited)} {'has' if len(exited) == 1 else 'have'} returned")
+        way_out = self._instruction(p, warps[exited[0]].exit_insn)
+        _, line = user_line(self._module, way_out.loc if way_out else None, self._file)
+        where = f" at line {line}" if line else ""
+        parts.append(f"{_warps(exited)} {'has' if len(exited) == 1 else 'have'} returned{where}")
         message = f"Threads wait at a barrier that others never reach: {'; '.join(parts)}."
-        return replace(base, kind=K.BARRIER_DIVERGENCE, thread=None, message=message)
+        access = Access(line, p.block(c.block), p.thread(exited[0], 0), file=self._file, missing=True) if line else None
+        return replace(base, kind=K.BARRIER_DIVERGENCE, thread=None, message=message, other=access)
 
     # -- hazards
 
@@ -148,23 +168,54 @@ class Reporter:
             message = f"Shared {spot.text} is read before any thread of this block wrote it."
         if h.kind in (L.H_UNINIT_GLOBAL, L.H_UNINIT_SHARED):
             return replace(base, kind=K.UNINITIALIZED_READ, tensor=spot.tensor, index=spot.index, message=message)
+        if h.kind in (L.H_IN_FLIGHT, L.H_BARRIER_OBJECT):
+            return self._marked(p, h, i, base, spot)
         return self._race(p, h, i, base, spot)
+
+    def _marked(self, p: LaunchPlaces, h: Hazard, i: Ins, base: Finding, spot: Spot) -> Finding:
+        """An access of bytes that a copy is about to write, or of an mbarrier object."""
+        other = self._instruction(p, h.other >> 5)
+        _, line = user_line(self._module, other.loc if other else None, self._file)
+        access = Access(line, p.block(h.block), None, write=True, file=self._file)
+        verb = "written" if accesses.writes(i) else "read"
+        if h.kind == L.H_IN_FLIGHT:
+            message = (
+                f"Shared {spot.text} is {verb} while the asynchronous copy of line {line} into it is still under way: "
+                "wait for the copy first (cp.async.wait_group, or the barrier or pipeline that it arrives at)."
+            )
+            kind = K.ASYNC_HAZARD
+        else:
+            message = f"Shared {spot.text} is {verb} as data, but line {line} made an mbarrier of it."
+            kind = K.INVALID_BARRIER
+        return replace(base, kind=kind, tensor=spot.tensor, index=spot.index, other=access, message=message)
 
     def _race(self, p: LaunchPlaces, h: Hazard, i: Ins, base: Finding, spot: Spot) -> Finding:
         other = self._instruction(p, h.other >> 5)
-        warp = h.tag & (L.EPOCH_STEP - 1)
+        who = h.tag & (L.CLOCK_STEP - 1)
+        warp = who & (L.SEVERAL_LANES - 1)
         _, line = user_line(self._module, other.loc if other else None, self._file)
-        thread = p.thread(warp, h.other & 31) if warp < L.TAG_ATOMIC else None
+        within = who != L.MANY_WARPS and warp == h.warp
+        several = who == L.MANY_WARPS or (within and who & L.SEVERAL_LANES and h.other & 31 == h.lane)
+        thread = None if several else p.thread(warp, h.other & 31)
         access = Access(line, p.block(h.block), thread, write=h.kind != L.H_RACE_READ, file=self._file)
-        mine = "updates" if i.base in ("atom", "red") else "writes" if i.base == "st" else "reads"
+        mine = "updates" if i.base in ("atom", "red") else "writes" if accesses.writes(i) else "reads"
         theirs = "read" if h.kind == L.H_RACE_READ else "wrote"
-        who = "other threads" if warp == L.TAG_MANY else "an atomic of another warp"
+        missing = "__syncwarp()" if within else "__syncthreads()"
+        others = "other threads of the warp" if within else "other threads"
         message = (
             f"Race on shared {spot.text}: thread {base.thread} {mine} it here while "
-            f"{f'thread {thread}' if thread else who} {theirs} it at line {line}, "
-            "with no __syncthreads() between the two."
+            f"{f'thread {thread}' if thread else others} {theirs} it at line {line}, "
+            f"with no {missing} between the two."
         )
         return replace(base, kind=K.DATA_RACE, tensor=spot.tensor, index=spot.index, other=access, message=message)
+
+
+_MBARRIER = {
+    L.M_NOT_INITIALISED: "The mbarrier at {spot} is used before it was initialised.",
+    L.M_ARRIVALS: "More arrivals at the mbarrier at {spot} than its phase still expects: is its count too small?",
+    L.M_INITIALISED_TWICE: "The mbarrier at {spot} is initialised again without having been invalidated.",
+    L.M_COUNT: "The mbarrier at {spot} is initialised with a count outside of 1 to 1048575.",
+}
 
 
 def _warps(numbers: list[int]) -> str:

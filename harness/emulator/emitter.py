@@ -15,7 +15,7 @@ from harness.emulator import origins
 from harness.emulator.cfg import Block
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.layout import Context, Warp
-from harness.emulator.ptx import Addr, Function, Imm, Ins, Module, Not, Operand, Reg, Sym, Vec, is_special
+from harness.emulator.ptx import SIZES, Addr, Function, Imm, Ins, Module, Not, Operand, Reg, Sym, Vec, is_special
 from harness.emulator.ssa import UNDEFINED, registers
 from harness.emulator.types import BITS, IOTA, LANE_MASKS, LL_TYPES, immediate_text
 from harness.emulator.uniform import Flow, Shape, special_varies
@@ -82,6 +82,33 @@ class Compared:
         return _root(address, self.roots) in self.places
 
 
+_RELEASES = {"acquire", "release", "acq_rel"}
+
+
+def synchronisation(blocks: list[Block]) -> tuple[int, bool, bool, bool]:
+    """(granule, publishes, exact, restarts): bytes of the smallest access that may be to shared memory, at most 4;
+    whether warps may synchronise by fences; by anything but __syncthreads() and __syncwarp(); and whether a warp's
+    interval may change without a suspension (access/clocks.py)."""
+    granule, publishes, partial, syncwarps = 4, False, False, False
+    for i in (i for b in blocks for i in b.ins):
+        spaces = {m.split("::")[0] for m in i.mods}
+        if i.base in ("ld", "st", "atom", "red") and not spaces & {"global", "const", "param", "local", "slot"}:
+            granule = min(granule, SIZES.get(i.mods[-1], 4))
+        publishes |= i.base in ("membar", "fence") or bool(_RELEASES & spaces)
+        partial |= "mbarrier" in i.mods or (i.base in ("bar", "barrier") and not _whole_block(i))
+        partial |= any(m.startswith("mbarrier::") for m in i.mods)
+        syncwarps |= i.base in ("bar", "barrier") and "warp" in i.mods
+    return granule, publishes, publishes or partial, publishes or partial or syncwarps
+
+
+def _whole_block(i: Ins) -> bool:
+    """Whether a barrier is __syncthreads(), one of its kind with votes, or __syncwarp()."""
+    if "warp" in i.mods:
+        return True
+    operands = i.args[1:-1] if "red" in i.mods else i.args
+    return "arrive" not in i.mods and len(operands) == 1 and isinstance(operands[0], Imm) and operands[0].value == 0
+
+
 class Emitter:
     """The state of one function's text, and what the opcode handlers write it with."""
 
@@ -91,7 +118,8 @@ class Emitter:
         self.module, self.f, self.blocks, self.flow, self.shape, self.places = module, f, blocks, flow, shape, places
         self.types = f.reg_types
         self.outline = outline
-        self.fenced = any(i.base in ("membar", "fence") for b in blocks for i in b.ins)
+        self.granule, self.publishes, self.exact, self.restarts = synchronisation(blocks)
+        self.copies = any(i.base in ("cp", "mbarrier") for b in blocks for i in b.ins)
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.allocas: dict[str, str] = {}
@@ -357,6 +385,9 @@ class Emitter:
         into.append(f"  %p{self.n} = getelementptr i8, ptr {base}, i64 {offset}")
         return f"%p{self.n}"
 
+    def rest(self) -> None:
+        """Give way at the next loop header."""
+
     def all_lanes(self) -> str:
         return "-1" if self.shape.full_warps else self.warp_value("initial")
 
@@ -364,10 +395,18 @@ class Emitter:
 
     def fault(self, kind: int, i: Ins) -> None:
         """Record a fault for the running lanes and leave."""
-        fields = {"kind": kind, "insn": self.number(i), "mask": self.mask, "warp": self.warp_value("number")}
+        fields: dict[str, int | str] = {
+            "kind": kind, "insn": self.number(i), "mask": self.mask, "warp": self.warp_value("number"),
+        }  # fmt: skip
+        if kind in (L.F_BARRIER_MASK, L.F_SHUFFLE):
+            fields["other"], fields["absent"] = self.missing_lanes()
         for name, value in fields.items():
             self.emit(f"store i32 {value}, ptr {self.field_pointer('%ctx', Context, f'fault_{name}', self.lines)}")
         self.emit("br label %fail")
+
+    def missing_lanes(self) -> tuple[str, str]:
+        """(an instruction that lanes which are not running here are about to run, or have run last; those lanes)."""
+        return "0", "0"
 
     def fault_unless(self, ok: str, kind: int, i: Ins) -> None:
         good, bad = self.new_label(), self.new_label()

@@ -64,6 +64,19 @@ class Fn:
         body(lane)
         self(f"  br label %{head}\n{on}:")
 
+    def repeat(self, count: str, body: Callable[[str], None]) -> None:
+        """Run body `count` times (i32); body gets 0, 1, ... as i32."""
+        self.n += 1
+        turn = f"%turn{self.n}"
+        self.lines.insert(2, f"  {turn} = alloca i32")
+        head, do, on = self.new_label(), self.new_label(), self.new_label()
+        self(f"  store i32 0, ptr {turn}\n  br label %{head}\n{head}:")
+        k = self.let(f"load i32, ptr {turn}")
+        self(f"  br i1 {self.let(f'icmp ult i32 {k}, {count}')}, label %{do}, label %{on}\n{do}:")
+        self(f"  store i32 {self.let(f'add i32 {k}, 1')}, ptr {turn}")
+        body(k)
+        self(f"  br label %{head}\n{on}:")
+
     def text(self) -> str:
         return "\n".join(self.lines) + "\n}\n"
 

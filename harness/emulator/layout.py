@@ -16,16 +16,30 @@ CALL_BYTES = 4096  # of the buffer for the arguments and the result of an extern
 # What a call of kernel code returns, and what a block's run ends with.
 DONE, BARRIER, YIELD, FAULT, CALL = range(5)
 
-# Tags of the shared-memory shadow: epoch * 64 + warp, or one of these in place of the warp.
-TAG_ATOMIC, TAG_MANY = 62, 63
-EPOCH_STEP = 64
+# Tags of the shared-memory shadow: clock << 7 | who (access/clocks.py). `who` is a warp's number, plus one of these:
+WHO_BITS = 7
+CLOCK_STEP = 1 << WHO_BITS
+SEVERAL_LANES = 32  # several lanes of the warp, in one interval
+STRONG = 64  # the last access was an atomic, or volatile, or relaxed and stronger
+MANY_WARPS = 97  # readers of several warps
+SPECIAL = -CLOCK_STEP  # as i32; tags from here on are never ordered before anything:
+IN_FLIGHT = SPECIAL | 98  # an asynchronous copy will write here
+BARRIER_OBJECT = SPECIAL | 99  # an mbarrier lies here
+CLOCK_LIMIT = 1 << 31  # a block that starts with a clock above this starts the shadow afresh
+SYNC_SLOTS = 64  # clocks of places in memory that warps synchronise by, found by a hash of the address
 
 # Why a run stopped, in Context.fault_kind.
 (F_NONE, F_ACCESS, F_TRAP, F_ASSERT, F_BARRIER_MASK, F_BARRIER_EXITED, F_DEADLOCK, F_SHUFFLE, F_BUDGET, F_STOPPED,
- F_BARRIER_COUNT, F_BARRIER_NUMBER) = range(12)  # fmt: skip
+ F_BARRIER_COUNT, F_BARRIER_NUMBER, F_MBARRIER) = range(13)  # fmt: skip
+
+# What was wrong with the use of an mbarrier, in Context.fault_bytes.
+M_NOT_INITIALISED, M_ARRIVALS, M_INITIALISED_TWICE, M_COUNT = range(4)
+MAX_COPIES = 256  # cp.async instructions of a warp under way; older ones are then carried out early
+MAX_DEFERRED = 256  # of a block: arrivals that wait for copies, and bulk copies
 
 # Kinds of hazards: seen, recorded, and run past.
-H_RACE_READ, H_RACE_WRITE, H_UNINIT_SHARED, H_UNINIT_LOCAL, H_UNINIT_GLOBAL, H_RACE_ATOMIC = range(6)
+(H_RACE_READ, H_RACE_WRITE, H_UNINIT_SHARED, H_UNINIT_LOCAL, H_UNINIT_GLOBAL, H_RACE_ATOMIC, H_IN_FLIGHT,
+ H_BARRIER_OBJECT) = range(8)  # fmt: skip
 
 
 class BufferEntry(c.Structure):
@@ -51,6 +65,46 @@ class Hazard(c.Structure):
         ("address", c.c_uint64),  # byte offset in shared or local memory, or a global address
         ("tag", c.c_uint32),  # of the other access
         ("other", c.c_uint32),  # its instruction << 5 | lane
+    ]
+
+
+class CopyRecord(c.Structure):
+    """A cp.async under way."""
+
+    _fields_ = [
+        ("data", c.c_uint32 * (4 * LANES)),  # word k of lane l at k * 32 + l
+        ("target", c.c_uint32 * LANES),  # byte offset in shared memory
+        ("group", c.c_uint32 * LANES),  # number of the thread's group that it belongs to
+        ("mask", c.c_uint32),  # lanes whose copy is still under way
+        ("insn", c.c_uint32),
+        ("words", c.c_uint32),
+        ("pad", c.c_uint32),
+    ]
+
+
+class DeferredArrival(c.Structure):
+    """cp.async.mbarrier.arrive: arrivals that happen when the copies before them are done."""
+
+    _fields_ = [
+        ("warp", c.c_uint64),
+        ("place", c.c_uint32),  # of the mbarrier, byte offset in shared memory
+        ("mask", c.c_uint32),  # lanes; 0: done
+        ("upto", c.c_uint32),  # number of the first copy behind it
+        ("tag", c.c_uint32),
+    ]
+
+
+class BulkCopy(c.Structure):
+    """A cp.async.bulk under way from global to shared memory."""
+
+    _fields_ = [
+        ("source", c.c_uint64),  # host address
+        ("target", c.c_uint32),
+        ("nbytes", c.c_uint32),  # 0: done
+        ("place", c.c_uint32),  # of the mbarrier
+        ("tag", c.c_uint32),
+        ("site", c.c_uint32),
+        ("pad", c.c_uint32),
     ]
 
 
@@ -81,7 +135,7 @@ class Context(c.Structure):
         ("nhazards", c.c_uint64),
         ("max_hazards", c.c_uint64),
         ("history", c.c_uint64),  # per instruction the host addresses of its last four vector loads, to prefetch by
-        ("seen", c.c_uint64),  # one byte per instruction: hazard already recorded
+        ("seen", c.c_uint64),  # an i32 per instruction: the kinds of hazards already recorded
         ("fault_address", c.c_uint64),
         ("block", c.c_uint64),  # linear index of the current block
         ("print_buffer", c.c_uint64),
@@ -89,8 +143,8 @@ class Context(c.Structure):
         ("print_size", c.c_uint64),
         ("call_buffer", c.c_uint64),  # arguments and result of an external call
         ("nwarps", c.c_uint32),
-        ("etag", c.c_uint32),
-        ("start_tag", c.c_uint32),
+        ("etag", c.c_uint32),  # the block's clock: grows with every synchronisation
+        ("start_tag", c.c_uint32),  # what it was when the block began
         ("fault_kind", c.c_uint32),
         ("fault_insn", c.c_uint32),
         ("fault_lane", c.c_uint32),
@@ -117,6 +171,18 @@ class Context(c.Structure):
         ("red_and", c.c_uint32 * MAX_BARRIERS),
         ("red_or", c.c_uint32 * MAX_BARRIERS),
         ("site", c.c_uint32 * MAX_BARRIERS),  # instruction of the first arrival
+        ("only_arrived", c.c_uint32 * MAX_BARRIERS),  # warps that arrived by bar.arrive and went on
+        ("fault_other", c.c_uint32),  # an instruction that explains a fault: where the lanes that are missing went
+        ("fault_absent", c.c_uint32),  # the lanes that are missing there
+        ("sync_clocks", c.c_uint64),  # MAX_BARRIERS + SYNC_SLOTS vector clocks; 0 where __syncthreads() is all there is
+        ("rclock", c.c_uint64),  # with sync_clocks: for each granule of shared memory the last read of each warp,
+        ("rsite", c.c_uint64),  # and its instruction << 5 | lane
+        ("shadow_bytes", c.c_uint64),  # of each of wtag, winsn, rtag, rinsn
+        ("deferred", c.c_uint64),  # -> DeferredArrival; 0 where the kernel has no asynchronous copies or mbarriers
+        ("bulk", c.c_uint64),  # -> BulkCopy
+        ("ndeferred", c.c_uint32),
+        ("nbulk", c.c_uint32),
+        ("progress", c.c_uint32),  # grows whenever something happens that a waiting warp may be waiting for
     ]
 
 
@@ -140,6 +206,17 @@ class Warp(c.Structure):
         ("tid_x", c.c_uint32 * LANES),
         ("tid_y", c.c_uint32 * LANES),
         ("tid_z", c.c_uint32 * LANES),
+        ("mine", c.c_uint32),  # the tag of this warp's accesses now (access/clocks.py)
+        ("floor", c.c_uint32),  # accesses with a clock below are ordered before this warp's, whoever made them
+        ("exit_insn", c.c_uint32),  # where lanes of the warp returned last
+        ("resting", c.c_uint32),  # instruction + 1 at which the warp waits for an mbarrier; 0: it does not
+        ("copies", c.c_uint64),  # -> CopyRecord, a ring
+        ("first_copy", c.c_uint32),  # numbers of copies since the block began: those under way are
+        ("next_copy", c.c_uint32),  # first_copy to next_copy - 1
+        ("group", c.c_uint32 * LANES),  # of each thread: number of its open group of copies
+        ("vclock", c.c_uint32 * LANES),  # for each warp the clock below which its accesses are ordered before ours
+        ("fence_clock", c.c_uint32 * LANES),  # the same as it was at the last fence: what a release hands on
+        ("seen_clock", c.c_uint32 * LANES),  # read from places of synchronisation; holds from the next fence on
     ]
 
 

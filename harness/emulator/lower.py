@@ -41,10 +41,31 @@ class Lowered:
     ir: str
     frame_bytes: int
     instructions: list[Ins]  # by the number that faults and hazards name
+    granule: int  # of the shadow of shared memory (access/shared_checks.py)
+    exact: bool  # whether it needs vector clocks
+    copies: bool  # whether it needs room for asynchronous copies and mbarriers
+
+
+def _first_placed(b: Block) -> Ins:
+    """What stands for a block: its own barrier or warp operation, or the first instruction whose line is known."""
+    everything = [*b.ins, *([b.branch] if b.branch else [])]
+    placed = [i for i in everything if i.loc is not None and i.loc.line]
+    placed = sorted(placed, key=lambda i: i.base not in ("bar", "barrier", "shfl", "vote"))
+    return next(iter(placed), everything[0] if everything else Ins("nop", ()))
+
+
+def _way_out(b: Block) -> Ins:
+    """The instruction that stands for returning at the end of b: where b is nothing but the way out, the branch to it,
+    since the compiler joins the returns of a function in its last line."""
+    if not b.ins and len(b.pred) == 1 and b.pred[0].branch is not None and b.pred[0].branch.loc is not None:
+        return b.pred[0].branch
+    return b.branch or Ins("ret", ())
 
 
 class Lowering(Suspender):
     """Emits one function: its blocks and the ways between them."""
+
+    here: Block  # the block under way
 
     def run(self) -> Lowered:
         live = live_in(self.blocks, self.types)
@@ -65,7 +86,8 @@ class Lowering(Suspender):
                     self.use_count[u] = self.use_count.get(u, 0) + 1
         for b in self.blocks:
             self._block(b)
-        return Lowered(self._text(), (self.frame_bytes + 63) // 64 * 64, self.instructions)
+        frame = (self.frame_bytes + 63) // 64 * 64
+        return Lowered(self._text(), frame, self.instructions, self.granule, self.exact, self.copies)
 
     def _crossing_names(self) -> set[str]:
         home: dict[str, Block | None] = {}
@@ -114,7 +136,22 @@ class Lowering(Suspender):
         tail = ["fail:", *self.leave_lines(L.FAULT), "}", "attributes #0 = { nounwind }"]
         return "\n".join([*head, *self.lines, *self.resumes, *tail]) + "\n"
 
+    def missing_lanes(self) -> tuple[str, str]:
+        """See Emitter.missing_lanes: lanes that wait in other blocks, or else those that have returned."""
+        returned = self.field_pointer("%warp", Warp, "exit_insn", self.lines)
+        number, lanes = self.let(f"load i32, ptr {returned}"), "0"
+        if self.partial_exit:
+            gone = self.let(f"xor i32 {self.let('load i32, ptr %live')}, -1")
+            lanes = self.let(f"and i32 {gone}, {self.all_lanes()}")
+        for c in sorted(self.flow.pending[self.here], key=lambda c: -c.index):
+            waiting = self.let(f"load i32, ptr %{self.pending_variable(c)}")
+            some = self.let(f"icmp ne i32 {waiting}, 0")
+            number = self.let(f"select i1 {some}, i32 {self.number(_first_placed(c))}, i32 {number}")
+            lanes = self.let(f"select i1 {some}, i32 {waiting}, i32 {lanes}")
+        return number, lanes
+
     def _block(self, b: Block) -> None:
+        self.here = b
         self.label(f"B{b.index}")
         self.cache.clear()
         self.products.clear()
@@ -285,6 +322,9 @@ class Lowering(Suspender):
         if i is not None and i.base == "trap":
             self.fault(L.F_TRAP, i)
             return
+        if any(x.base in ("bar", "barrier", "shfl", "vote") for c in self.blocks for x in c.ins):
+            place = self.field_pointer("%warp", Warp, "exit_insn", self.lines)
+            self.emit(f"store i32 {self.number(_way_out(b))}, ptr {place}")
         here = self.flow.pending[b]
         if here:
             rest = self.let(f"xor i32 {self.mask}, -1")

@@ -10,11 +10,21 @@ from dataclasses import dataclass
 
 from harness.emulator import access, approx, formats
 from harness.emulator import layout as L
-from harness.emulator.access import Entry, Shared, need
+from harness.emulator.access import Entry, clocks, need
 from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.irtext import Fn, Scalar
-from harness.emulator.ops_memory import _address, _bits_of, _count, _parts, _put, _res, _space
+from harness.emulator.ops_memory import (
+    _bits_of,
+    _count,
+    _parts,
+    _put,
+    _releases,
+    _space,
+    _synchronises,
+    address_of,
+    result_buffer,
+)
 from harness.emulator.ptx import SIZES, Ins
 
 _RMW = {
@@ -88,9 +98,10 @@ def atomic(lo: Emitter, i: Ins) -> None:
         raise UnsupportedPtx(f"{i.op} in solve()", i.loc)
     has_result = i.base == "atom"
     address, *operands = i.args[1:] if has_result else i.args
-    a = _address(lo, address, "i64", vec=True)
+    a = address_of(lo, address, "i64", vec=True)
     if _space(i) == "shared":
         a = lo.let(f"or <32 x i64> {a}, splat (i64 {L.SHARED_WINDOW << L.WINDOW_BITS})")
+    _releases(lo, i)
     data = operands[: 2 if update.op == "cas" else 1]  # a cache policy may follow
     bits = 8 * update.register_bytes
     registers = [part for operand in data for part in _parts(operand)]
@@ -99,8 +110,9 @@ def atomic(lo: Emitter, i: Ins) -> None:
     for k, o in enumerate(registers):
         lo.emit(f"store <32 x i{bits}> {_bits_of(lo, o, bits, vec=True)}, ptr {_row(lo, k, bits)}, align 4")
     h = need(lo, update.name, lambda m, name: _atomic_helper(m, name, update))
-    call = f"@{h}(ptr %ctx, ptr %warp, <32 x i64> {a}, i32 {lo.mask}, i32 {lo.number(i)}, ptr {_res(lo)})"
+    call = f"@{h}(ptr %ctx, ptr %warp, <32 x i64> {a}, i32 {lo.mask}, i32 {lo.number(i)}, ptr {result_buffer(lo)})"
     lo.go_on_if(lo.let(f"call i1 {call}"))
+    _synchronises(lo, i, address, clocks.READS | clocks.WRITES)
     if has_result:
         for k, d in enumerate(_parts(i.args[0])):
             value = lo.let(f"load <32 x i{bits}>, ptr {_row(lo, k, bits)}, align 4")
@@ -109,7 +121,7 @@ def atomic(lo: Emitter, i: Ins) -> None:
 
 def _row(lo: Emitter, k: int, bits: int) -> str:
     """Where register k of all lanes lies for the helper."""
-    return lo.let(f"getelementptr i8, ptr {_res(lo)}, i64 {k * L.LANES * bits // 8}")
+    return lo.let(f"getelementptr i8, ptr {result_buffer(lo)}, i64 {k * L.LANES * bits // 8}")
 
 
 def _atomic_helper(m: access.Needs, name: str, u: Update) -> str:
@@ -127,7 +139,7 @@ def _atomic_helper(m: access.Needs, name: str, u: Update) -> str:
         shared, elsewhere, both = f.new_label(), f.new_label(), f.new_label()
         hit = f.let(f"icmp eq i64 {window}, {L.SHARED_WINDOW}")
         f(f"  br i1 {hit}, label %{shared}, label %{elsewhere}\n{shared}:\n  store i1 false, ptr %flush")
-        _atomic_shared(m, f, a, k, u.nbytes * u.count)
+        access.shared_atomic(m, f, a, k, u.nbytes * u.count)
         f(f"  br label %{both}\n{elsewhere}:\n  store i1 true, ptr %flush")
         _atomic_global(m, f, a, k, u.nbytes * u.count, reads=u.op != "xchg")
         f(f"  br label %{both}\n{both}:")
@@ -224,38 +236,3 @@ def _atomic_global(m: access.Needs, f: Fn, a: str, lane: str, nbytes: int, reads
             f(f"  store i8 1, ptr {at}")
 
     f.when(e.tracked, shadow)
-
-
-def _atomic_shared(m: access.Needs, f: Fn, a: str, lane: str, nbytes: int) -> None:
-    """Bounds and shadow of an atomic on shared memory: atomics do not race with each other."""
-    s = Shared(f, m)
-    offset64 = f.let(f"and i64 {a}, {(1 << L.WINDOW_BITS) - 1}")
-    size = f.let(f"zext i32 {s.size} to i64")
-    access.reject(m, f, access.within(f, offset64, nbytes, size, nbytes, offset64), lane, offset64, nbytes)
-    f(f"  store ptr {f.let(f'getelementptr i8, ptr {s.memory}, i64 {offset64}')}, ptr %place")
-    atomic_tag = f.let(f"add i32 {s.epoch}, {L.TAG_ATOMIC}")
-    for w in range(max(1, nbytes // 4)):
-        index = f.let(f"trunc i64 {f.let(f'lshr i64 {offset64}, 2')} to i32")
-        index = f.let(f"add i32 {index}, {w}") if w else index
-        wp = f.let(f"getelementptr i32, ptr {s.wtag}, i32 {index}")
-        ip = f.let(f"getelementptr i32, ptr {s.winsn}, i32 {index}")
-        writer = f.let(f"load i32, ptr {wp}")
-        unset = f.let(f"icmp ult i32 {writer}, {s.start}")
-        f.when(unset, lambda: access.hazard(m, f, L.H_UNINIT_SHARED, lane, offset64), likely=False)
-        mine = access.ordered_tag(f, s, writer)
-        fine = f.let(f"or i1 {mine}, {f.let(f'icmp eq i32 {writer}, {atomic_tag}')}")
-        other = f.let(f"load i32, ptr {ip}")
-        _report_race(m, f, fine, lane, offset64, writer, other)
-        f(f"  store i32 {atomic_tag}, ptr {wp}")
-        _stamp(f, ip, lane)
-
-
-def _report_race(m: access.Needs, f: Fn, fine: str, lane: str, place: str, writer: str, other: str) -> None:
-    """A hazard where the last write is neither ordered nor atomic."""
-    bad = f.let(f"xor i1 {fine}, true")
-    f.when(bad, lambda: access.hazard(m, f, L.H_RACE_ATOMIC, lane, place, writer, other), likely=False)
-
-
-def _stamp(f: Fn, place: str, lane: str) -> None:
-    insn = f.let("shl i32 %insn, 5")
-    f(f"  store i32 {f.let(f'or i32 {insn}, {lane}')}, ptr {place}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.emulator import access
 from harness.emulator import layout as L
-from harness.emulator.access import need
+from harness.emulator.access import clocks, need
 from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.irtext import Fn
@@ -43,6 +43,7 @@ def _address(lo: Emitter, o: Operand, kind: str, vec: bool) -> str:
 
 
 def _res(lo: Emitter) -> str:
+    """Where helpers out of line leave values: element k of lane l at (k * 32 + l) * its size."""
     lo.allocas.setdefault("res", "[128 x i64], align 64")
     return "%res"
 
@@ -78,6 +79,8 @@ def load(lo: Emitter, i: Ins) -> None:
     else:
         values, vector = _load_memory(lo, i, space, nbytes, n)
     signed = kind[0] == "s"
+    if _ORDERED & set(i.mods):
+        _synchronises(lo, i, i.args[1], clocks.READS)
     if kind == "b128":
         values, bits = [_joined(lo, values, vector)], 128
     for d, v in zip(_parts(i.args[0]), values, strict=True):
@@ -225,7 +228,10 @@ def store(lo: Emitter, i: Ins) -> None:
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
     if space == "param":
         raise UnsupportedPtx(f"{i.op} to the kernel's own parameters", i.loc)
+    _releases(lo, i)
     _store_memory(lo, i, space, *_elements(kind, _count(i)))
+    if _ORDERED & set(i.mods):
+        _synchronises(lo, i, i.args[0], clocks.WRITES)
 
 
 def _store_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> None:
@@ -336,18 +342,34 @@ def cache_policy(lo: Emitter, i: Ins) -> None:
 @handles("nanosleep")
 def nanosleep(lo: Emitter, i: Ins) -> None:
     """Time does not matter, but a warp that sleeps waits for another one: let it come to its turn."""
-    rest = getattr(lo, "rest", None)
-    if rest is not None:
-        rest()
+    lo.rest()
 
 
 @handles("membar", "fence", guarded_by_branch=True)
 def fence(lo: Emitter, i: Ins) -> None:
-    """Memory is consistent. For the search for races a fence starts a new epoch: warps that synchronise by fences and
-    flags or atomics, which the search does not follow, are then not accused."""
-    p = lo.field_pointer("%ctx", Context, "etag", lo.lines)
-    tag = lo.let(f"load i32, ptr {p}")
-    lo.emit(f"store i32 {lo.let(f'add i32 {tag}, {L.EPOCH_STEP}')}, ptr {p}")
+    """Memory is consistent: a fence matters to the search for races only."""
+    if not lo.shape.single and "proxy" not in i.mods:
+        lo.emit(f"call void @{clocks.fence(lo)}(ptr %ctx, ptr %warp)")
+
+
+def _releases(lo: Emitter, i: Ins) -> None:
+    """The fence that .release implies before an access."""
+    if {"release", "acq_rel"} & set(i.mods) and not lo.shape.single:
+        fence(lo, i)
+
+
+def _synchronises(lo: Emitter, i: Ins, address: Operand, how: int) -> None:
+    """Tell the search for races of a strong access, and of the fence that .acquire implies behind it."""
+    if not lo.publishes or lo.shape.single:
+        return
+    space = _space(i)
+    a = _address(lo, address, "i64", vec=True)
+    if space == "shared":
+        a = lo.let(f"or <32 x i64> {a}, splat (i64 {L.SHARED_WINDOW << L.WINDOW_BITS})")
+    if space in ("shared", "global", "generic"):
+        lo.emit(f"call void @{clocks.strong(lo)}(ptr %ctx, ptr %warp, <32 x i64> {a}, i32 {lo.mask}, i32 {how})")
+    if {"acquire", "acq_rel"} & set(i.mods):
+        fence(lo, i)
 
 
 @handles("call", guarded_by_branch=True)
@@ -435,3 +457,6 @@ def _assert_failed(lo: Emitter, i: Ins) -> None:
     lo.emit(f"store i64 {value}, ptr {lo.field_pointer('%ctx', Context, 'fault_address', lo.lines)}")
     lo.fault(L.F_ASSERT, i)
     lo.label(lo.new_label())
+
+
+address_of, result_buffer = _address, _res

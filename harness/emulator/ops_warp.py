@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.emulator import access, jit
 from harness.emulator import layout as L
+from harness.emulator.access import clocks
 from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.irtext import Fn
@@ -17,6 +18,8 @@ def barrier(lo: Emitter, i: Ins) -> None:
     """Arrive; the caller then suspends the warp, or for bar.warp.sync only checks the mask."""
     if "warp" in i.mods:
         _check_members(lo, i, i.args[0])
+        if not lo.shape.single:
+            lo.emit(f"call void @{clocks.syncwarp(lo)}(ptr %ctx, ptr %warp)")
         return
     if "cluster" in i.mods or i.pred:
         raise UnsupportedPtx(f"instruction {i.op}" + (" under a guard" if i.pred else ""), i.loc)

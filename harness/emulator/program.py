@@ -10,10 +10,12 @@ from harness import plan
 from harness.emulator import (
     jit,
     ops_arith,
+    ops_async,
     ops_atomic,
     ops_bits,
     ops_convert,
     ops_limbs,
+    ops_matrix,
     ops_memory,
     ops_packed,
     ops_video,
@@ -33,10 +35,12 @@ from harness.emulator.uniform import Shape
 
 _HANDLER_MODULES = (
     ops_arith,
+    ops_async,
     ops_atomic,
     ops_bits,
     ops_convert,
     ops_limbs,
+    ops_matrix,
     ops_memory,
     ops_packed,
     ops_video,
@@ -62,6 +66,9 @@ class Compiled:
     local: dict[str, int]
     function: Function
     shape: Shape
+    granule: int
+    exact: bool
+    copies: bool
 
     @cached_property
     def run_blocks(self) -> Callable[[int], int]:
@@ -101,7 +108,8 @@ class Program:
         small = text.count("\n") < UNOPTIMISED_ABOVE
         native = jit.compile_ir(text, passes=2 if small else 0, codegen=2 if small else 1)
         return Compiled(name, native, lowered.instructions, lowered.frame_bytes, places.local_bytes, static, dynamic,
-                        places.shared, places.local, f, shape)  # fmt: skip
+                        places.shared, places.local, f, shape, lowered.granule, lowered.exact,
+                        lowered.copies)  # fmt: skip
 
     def _layout(self, name: str, f: Function) -> tuple[Layout, int, int]:
         shared, static = layout_shared(self.module, self.module.functions[name])

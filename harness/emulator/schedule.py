@@ -11,12 +11,13 @@
                 CALL     an external call (single-thread mode); the run returns to Python and is resumed
             if none ran in a whole turn, none ever will again: a deadlock, or a barrier that exited threads never reach
 
-Every completed barrier starts a new epoch of the shared-memory shadow: what was accessed before it is ordered.
+A completed barrier orders what its warps did before it (access/clocks.py).
 """
 
 from __future__ import annotations
 
 from harness.emulator import layout as L
+from harness.emulator.access import clocks
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import Context, Warp
 
@@ -68,13 +69,45 @@ def _take_block(a: Fn, stop: str, nextp: str, total: str, nw: str) -> None:
         ("ctaid_z", a.let(f"udiv i64 {yz}, {ny}")),
     ):
         a.put("%ctx", Context, name, a.let(f"trunc i64 {value} to i32"))
-    e = a.let(f"add i32 {a.get('%ctx', Context, 'etag')}, {L.EPOCH_STEP}")
-    a.put("%ctx", Context, "etag", e)
-    a.put("%ctx", Context, "start_tag", e)
+    _start_clock(a)
     for b in range(L.MAX_BARRIERS):
-        for name, value in (("arrived", "0"), ("expected", "0"), *_NO_VOTES):
+        for name, value in (("arrived", "0"), ("expected", "0"), ("only_arrived", "0"), *_NO_VOTES):
             a(f"  store i32 {value}, ptr {a.at('%ctx', Context, name, str(b))}")
     a("  store i32 0, ptr %w\n  br label %reset")
+
+
+def _start_clock(a: Fn) -> None:
+    """A new interval for the new block, and a shadow without a past where the clock might run out."""
+    e = a.let(f"add i32 {a.get('%ctx', Context, 'etag')}, {L.CLOCK_STEP}")
+    a.put("%ctx", Context, "etag", e)
+    size = a.get("%ctx", Context, "shadow_bytes")
+
+    def afresh() -> None:
+        for name in ("wtag", "winsn", "rtag", "rinsn"):
+            p = a.get("%ctx", Context, name, pointer=True)
+            a(f"  call void @llvm.memset.p0.i64(ptr {p}, i8 0, i64 {size}, i1 false)")
+        a.put("%ctx", Context, "etag", str(L.CLOCK_STEP))
+        table, rows = a.get("%ctx", Context, "rclock", pointer=True), a.let(f"lshr i64 {size}, 2")
+        every = a.let(f"mul i64 {rows}, {clocks.CLOCK_BYTES}")
+        nbytes = a.let(f"select i1 {a.let(f'icmp eq ptr {table}, null')}, i64 0, i64 {every}")
+        a(f"  call void @llvm.memset.p0.i64(ptr {table}, i8 0, i64 {nbytes}, i1 false)")
+
+    a.when(a.let(f"icmp ugt i32 {e}, {L.CLOCK_LIMIT - (1 << 32)}"), afresh, likely=False)
+    a.put("%ctx", Context, "start_tag", a.get("%ctx", Context, "etag"))
+    lists = a.get("%ctx", Context, "deferred", pointer=True)
+
+    def no_copies() -> None:
+        # Copies and mbarriers that the last block left behind: their tags are not below any clock.
+        p = a.get("%ctx", Context, "wtag", pointer=True)
+        a(f"  call void @llvm.memset.p0.i64(ptr {p}, i8 0, i64 {size}, i1 false)")
+        for name in ("ndeferred", "nbulk"):
+            a.put("%ctx", Context, name, "0")
+
+    a.when(a.let(f"icmp ne ptr {lists}, null"), no_copies)
+    kept = a.get("%ctx", Context, "sync_clocks", pointer=True)
+    nbytes = (L.MAX_BARRIERS + L.SYNC_SLOTS) * clocks.CLOCK_BYTES
+    a.when(a.let(f"icmp ne ptr {kept}, null"),
+           lambda: a(f"  call void @llvm.memset.p0.i64(ptr {kept}, i8 0, i64 {nbytes}, i1 false)"))  # fmt: skip
 
 
 def _warp(a: Fn, warps: str, stride: str, w: str) -> str:
@@ -90,6 +123,11 @@ def _reset_warps(a: Fn, warps: str, stride: str, nw: str) -> None:
     a.put(p, Warp, "pc", "0")
     a.put(p, Warp, "state", str(L.RUN))
     a.put(p, Warp, "live", a.get(p, Warp, "initial"))
+    _meet(a, p, w, nw, a.get("%ctx", Context, "start_tag"))
+    for name in ("first_copy", "next_copy", "resting"):
+        a.put(p, Warp, name, "0")
+    for name in ("fence_clock", "seen_clock", "group"):
+        clocks.write(a, a.at(p, Warp, name), "zeroinitializer")
     shadow = a.let(f"inttoptr i64 {a.get(p, Warp, 'local_shadow')} to ptr")
     a(f"  call void @llvm.memset.p0.i64(ptr {shadow}, i8 0, i64 {a.get('%ctx', Context, 'local_bytes')}, i1 false)")
     w2 = a.let(f"add i32 {w}, 1")
@@ -97,6 +135,13 @@ def _reset_warps(a: Fn, warps: str, stride: str, nw: str) -> None:
         f"  store i32 {w2}, ptr %w\n  %reset_more = icmp ult i32 {w2}, {nw}\n"
         "  br i1 %reset_more, label %reset, label %turn"
     )
+
+
+def _meet(a: Fn, p: str, w: str, nw: str, now: str) -> None:
+    """Warp w knows of everything that any warp of the block did before the clock `now`."""
+    a.put(p, Warp, "mine", a.let(f"or i32 {now}, {w}"))
+    a.put(p, Warp, "floor", now)
+    clocks.write(a, a.at(p, Warp, "vclock"), clocks.initial(a, w, nw, now))
 
 
 def _turn(a: Fn, warps: str, stride: str, nw: str, stop: str) -> None:
@@ -188,11 +233,16 @@ def _barrier(a: Fn, warps: str, stride: str, nw: str) -> None:
     a.put("%ctx", Context, "fault_warp", w)
     a.put("%ctx", Context, "fault_address", a.let(f"or i64 {first}, {second}"))
     a("  ret i32 3\nagreed:")
+    _tell_barrier(a, p, number, arrive_only)
     full = a.let(f"icmp uge i32 {count}, {need}")
     a(f"  br i1 {full}, label %release, label %advance")
     a("release:")
     a(f"  store i32 0, ptr {arrived}")
-    a.put("%ctx", Context, "etag", a.let(f"add i32 {a.get('%ctx', Context, 'etag')}, {L.EPOCH_STEP}"))
+    now = clocks.tick(a)
+    gone = a.at("%ctx", Context, "only_arrived", number)
+    nobody_went_on = a.let(f"icmp eq i32 {a.let(f'load i32, ptr {gone}')}, 0")
+    together = a.let(f"and i1 {a.let(f'icmp uge i32 {need}, {nw}')}, {nobody_went_on}")
+    a(f"  store i32 0, ptr {gone}")
     results = []
     for name, value in _NO_VOTES:
         votes = a.at("%ctx", Context, name, number)
@@ -210,13 +260,38 @@ def _barrier(a: Fn, warps: str, stride: str, nw: str) -> None:
     a.put(q, Warp, "state", str(L.RUN))
     for n, r in enumerate(results):
         a(f"  store i32 {r}, ptr {a.at(q, Warp, 'red', str(n))}")
+    a(f"  br i1 {together}, label %all_met, label %some_met\nall_met:")
+    _meet(a, q, v, nw, now)
+    a("  br label %wake_next\nsome_met:")
+    clocks.learn(a, q, clocks.read(a, clocks.named_barrier_clock(a, number)), now)
     a("  br label %wake_next")
     a("wake_next:")
     v2 = a.let(f"add i32 {v}, 1")
-    a(
-        f"  store i32 {v2}, ptr %v\n  %wake_more = icmp ult i32 {v2}, {nw}\n"
-        "  br i1 %wake_more, label %wake, label %advance"
-    )
+    a(f"  store i32 {v2}, ptr %v\n  %wake_more = icmp ult i32 {v2}, {nw}")
+    a("  br i1 %wake_more, label %wake, label %all_woken\nall_woken:")
+    _forget_barrier(a, number)
+    a("  br label %advance")
+
+
+def _tell_barrier(a: Fn, p: str, number: str, arrive_only: str) -> None:
+    """A warp that arrives hands on what it knows; one that does not wait for the others starts a new interval."""
+    kept = a.get("%ctx", Context, "sync_clocks", pointer=True)
+
+    def hand_on() -> None:
+        clocks.join(a, clocks.named_barrier_clock(a, number), clocks.own_knowledge(a, p))
+        a.when(arrive_only, lambda: clocks.start_interval(a, p, clocks.tick(a)))
+
+    a.when(a.let(f"icmp ne ptr {kept}, null"), hand_on)
+    gone = a.at("%ctx", Context, "only_arrived", number)
+    one = a.let(f"zext i1 {arrive_only} to i32")
+    before = a.let(f"load i32, ptr {gone}")
+    a(f"  store i32 {a.let(f'add i32 {before}, {one}')}, ptr {gone}")
+
+
+def _forget_barrier(a: Fn, number: str) -> None:
+    kept = a.get("%ctx", Context, "sync_clocks", pointer=True)
+    a.when(a.let(f"icmp ne ptr {kept}, null"),
+           lambda: clocks.write(a, clocks.named_barrier_clock(a, number), "zeroinitializer"))  # fmt: skip
 
 
 def _stuck(a: Fn, warps: str, stride: str, nw: str) -> None:

@@ -17,6 +17,7 @@ UNDEFINED = "undef"  # the value of a register that was never written
 _NO_RESULT = {
     "st", "bra", "brx", "bar", "barrier", "ret", "exit", "trap", "membar", "fence", "red", "nanosleep", "prefetch",
     "prefetchu", "discard", "brkpt", "pmevent", "call", "griddepcontrol", "setmaxnreg", "applypriority", "wgmma",
+    "cp", "stmatrix",
 }  # fmt: skip
 
 
@@ -24,7 +25,9 @@ def has_result(i: Ins) -> bool:
     """Whether the first operand is a destination."""
     if i.base in ("bar", "barrier"):
         return "red" in i.mods
-    return i.base not in _NO_RESULT
+    if i.base == "mbarrier":
+        return bool({"arrive", "arrive_drop", "test_wait", "try_wait", "pending_count"} & set(i.mods))
+    return i.base not in _NO_RESULT and i.mods[:2] != ("wmma", "store")
 
 
 def registers(o: Operand) -> list[str]:

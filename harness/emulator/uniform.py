@@ -26,7 +26,7 @@ from harness.emulator.ssa import UNDEFINED, definitions, registers, uses
 
 _VARYING_SPECIAL = {"%laneid", "%lanemask_lt", "%lanemask_le", "%lanemask_eq", "%lanemask_ge", "%lanemask_gt"}
 _UNIFORM_RESULT = {"vote", "activemask", "redux"}  # one value for all participating lanes
-_VARYING_RESULT = {"shfl", "atom", "match", "elect"}
+_VARYING_RESULT = {"shfl", "atom", "match", "elect", "mma", "wmma", "ldmatrix", "movmatrix"}
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _phi_varies(b: Block, inputs: dict[Block, str], flow: Flow) -> bool:
 def _varies(i: Ins, types: dict[str, str], flow: Flow, shape: Shape) -> bool:
     if i.base in _UNIFORM_RESULT:
         return bool(i.args[1:]) and any(r in flow.varying or special_varies(r, shape) for r in registers(i.args[-1]))
-    if i.base in _VARYING_RESULT:
+    if i.base in _VARYING_RESULT or (i.base == "mbarrier" and i.mods[1] in ("arrive", "arrive_drop")):
         return True
     if i.base == "call":
         return True

@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 
 from harness.emulator import layout as L
-from harness.emulator.layout import Context, Hazard, Warp
+from harness.emulator.layout import BulkCopy, Context, CopyRecord, DeferredArrival, Hazard, Warp
 from harness.emulator.memory import aligned
 from harness.emulator.program import Compiled
 
@@ -15,7 +15,7 @@ MAX_HAZARDS = 64
 FUEL_SLICE = 1 << 18  # warp-instructions that a warp may run before the others get their turn
 NO_BLOCK = (1 << 64) - 1  # Context.block between blocks
 _SLACK_WORDS = 160  # behind shared memory: masked vector accesses start, but touch nothing, there
-_EPOCHS_END = 1 << 31  # tags above this: start the shadow afresh
+CLOCK_BYTES = 4 * L.LANES  # of one vector clock
 
 
 class Worker:
@@ -38,10 +38,13 @@ class Worker:
         words = (nbytes + 3) // 4 + _SLACK_WORDS
         self._shared = aligned(words * 4)
         self._shared[:] = 0xFF  # NaN, should anything get past the checks
-        self._shadow = [aligned(words * 4) for _ in range(4)]
-        for s in self._shadow:
-            s[:] = 0
+        granules = words * 4 // self.kernel.granule
+        self._shadow = [_zeros(granules * 4) for _ in range(4)]
         c = self.context
+        c.shadow_bytes = granules * 4
+        if self.kernel.exact:
+            self._clocks = [_zeros(size * CLOCK_BYTES) for size in (granules, granules, L.MAX_BARRIERS + L.SYNC_SLOTS)]
+            c.rclock, c.rsite, c.sync_clocks = (s.ctypes.data for s in self._clocks)
         c.shared, c.shared_bytes = self._shared.ctypes.data, nbytes
         c.wtag, c.winsn, c.rtag, c.rinsn = (s.ctypes.data for s in self._shadow)
 
@@ -58,14 +61,24 @@ class Worker:
             warp.frame = self._memory.ctypes.data + number * (frame + local + shadow)
             warp.local, warp.local_shadow = warp.frame + frame, warp.frame + frame + local
             _place_threads(warp, block, threads)
+        if self.kernel.copies:
+            self._make_copies(count)
         c = self.context
         c.warps, c.warp_stride, c.nwarps = ctypes.addressof(self.warps), ctypes.sizeof(Warp), count
+
+    def _make_copies(self, count: int) -> None:
+        """Room for asynchronous copies under way."""
+        self._copies = aligned(ctypes.sizeof(CopyRecord) * L.MAX_COPIES * count)
+        for number, warp in enumerate(self.warps):
+            warp.copies = self._copies.ctypes.data + number * ctypes.sizeof(CopyRecord) * L.MAX_COPIES
+        self._lists = [aligned(ctypes.sizeof(row) * L.MAX_DEFERRED) for row in (DeferredArrival, BulkCopy)]
+        self.context.deferred, self.context.bulk = (a.ctypes.data for a in self._lists)
 
     def _make_records(self) -> None:
         instructions = len(self.kernel.instructions) + 1
         self.hazards = (Hazard * MAX_HAZARDS)()
         self._history = np.zeros((instructions, 4), np.int64)
-        self._seen = (ctypes.c_uint8 * instructions)()
+        self._seen = (ctypes.c_uint32 * instructions)()
         c = self.context
         c.hazards, c.max_hazards = ctypes.addressof(self.hazards), MAX_HAZARDS
         c.history = self._history.ctypes.data
@@ -77,10 +90,12 @@ class Worker:
         c.used = c.nhazards = c.fault_kind = c.print_used = 0
         c.block = NO_BLOCK
         ctypes.memset(ctypes.addressof(self._seen), 0, ctypes.sizeof(self._seen))
-        if c.etag > _EPOCHS_END:
-            for s in self._shadow:
-                s[:] = 0
-            c.etag = 0
+
+
+def _zeros(nbytes: int) -> np.ndarray:
+    array = aligned(nbytes)
+    array[:] = 0
+    return array
 
 
 def _place_threads(warp: Warp, block: tuple[int, int, int], threads: int) -> None:

@@ -148,7 +148,8 @@ def _thread(block: tuple[int, int, int] | None, thread: tuple[int, int, int] | N
 
 def _other(other: Access, source: str, columns: int) -> list[Text]:
     where = ", ".join(_thread(other.block, other.thread)) or "another thread"
-    head = Text(f"the other access is a {'write' if other.write else 'read'} by {where}")
+    what = "missing is" if other.missing else f"the other access is a {'write' if other.write else 'read'} by"
+    head = Text(f"{what} {where}")
     return [head, *_excerpt(source, other, 0, columns)]
 
 

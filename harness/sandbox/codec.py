@@ -168,6 +168,7 @@ def _access(raw: dict[str, Any]) -> Access:
         thread=_triple(raw["thread"]),
         write=bool(raw["write"]),
         file=_take(raw, "file", str),
+        missing=bool(raw.get("missing", False)),
     )
 
 

@@ -1,7 +1,7 @@
 """Checked memory access: helper functions in LLVM IR, made on demand for one width.
 
 Every access is checked for bounds, alignment, write permission and initialisation; shared memory also for races
-between warps (layout.py: tags). A helper comes in up to three forms:
+(clocks.py). A helper comes in up to three forms:
 
     u   one address for all lanes: scalar code, inlined
     v   an address a lane, inlined: the case of consecutive addresses is checked and moved as one vector;
@@ -16,10 +16,10 @@ from harness.emulator.access.base import Needs, fault, first_lane, hazard, need,
 from harness.emulator.access.generic import generic_s, single_u
 from harness.emulator.access.global_memory import Entry, global_u, global_v
 from harness.emulator.access.local_memory import local_u
-from harness.emulator.access.shared_memory import Shared, ordered_tag, shared_u, shared_v
+from harness.emulator.access.shared_memory import Shared, shared_atomic, shared_u, shared_v
 from harness.emulator.access.slow import slow
 
 __all__ = [
     "Entry", "Needs", "Shared", "fault", "first_lane", "generic_s", "global_u", "global_v", "hazard", "local_u", "need",
-    "ordered_tag", "reject", "shared_u", "shared_v", "single_u", "slow", "values_type", "within",
+    "reject", "shared_atomic", "shared_u", "shared_v", "single_u", "slow", "values_type", "within",
 ]  # fmt: skip

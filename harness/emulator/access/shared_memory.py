@@ -1,7 +1,9 @@
-"""Shared memory and its shadow: who wrote and who read each word, and in which epoch (layout.py: tags).
+"""Shared memory and its shadow: who wrote and who read each granule, and when (clocks.py: tags).
 
-Two accesses of one word by different warps, at least one of them a write, with no completed barrier between them,
-are a race. A word never written by this block has a tag below Context.start_tag.
+The forms here settle what is plainly in order: accesses to granules whose last write, and for a store last read, lies
+below the warp's floor. Consecutive and scattered accesses of a warp then ask once more, out of line, whether what is
+left was done by the same lane; the rest goes granule by granule through shared_checks.py, which also reports.
+A granule never written by this block has a tag below Context.start_tag.
 """
 
 from __future__ import annotations
@@ -9,18 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from harness.emulator import layout as L
-from harness.emulator.access.base import (
-    Needs,
-    copy_elements,
-    fault,
-    first_lane,
-    give,
-    hazard,
-    inlined,
-    reject,
-    values_type,
-    within,
-)
+from harness.emulator.access import clocks
+from harness.emulator.access import shared_checks as checks
+from harness.emulator.access.base import Needs, fault, first_lane, give, inlined, need, reject, values_type, within
 from harness.emulator.access.slow import SLOW_OPERANDS, Space, register, slow
 from harness.emulator.access.vectors import (
     consecutive_lanes,
@@ -43,7 +36,7 @@ from harness.emulator.layout import LANES, Context, Warp
 
 
 class Shared:
-    """The block's shared memory, its shadow arrays and the current tags."""
+    """The block's shared memory, its shadow arrays and this warp's tags."""
 
     def __init__(self, f: Fn, m: Needs):
         def pointer(name: str) -> str:
@@ -52,19 +45,21 @@ class Shared:
         self.memory, self.wtag, self.winsn = pointer("shared"), pointer("wtag"), pointer("winsn")
         self.rtag, self.rinsn = pointer("rtag"), pointer("rinsn")
         self.size = f.let(f"trunc i64 {f.get('%ctx', Context, 'shared_bytes', constant=True)} to i32")
-        self.epoch = f.get("%ctx", Context, "etag", constant=not m.fenced)
         self.start = f.get("%ctx", Context, "start_tag", constant=True)
-        self.mine = f.let(f"add i32 {self.epoch}, {f.get('%warp', Warp, 'number', constant=True)}")
-        self.many = f.let(f"add i32 {self.epoch}, {L.TAG_MANY}")
+        self.mine = f.get("%warp", Warp, "mine", constant=not m.restarts)
+        self.floor = f.get("%warp", Warp, "floor", constant=not m.restarts)
+        self.shift = m.granule.bit_length() - 1
+
+    def granule_of(self, f: Fn, offset: str) -> str:
+        """Index of the granule at a byte offset (i32)."""
+        return f.let(f"ashr i32 {offset}, {self.shift}") if self.shift else offset
 
 
-def ordered_tag(f: Fn, s: Shared, tag: str, width: int = 0) -> str:
-    """Whether the tagged access is ordered before this one: an earlier epoch, or this warp."""
-    t = f"<{width} x i32>" if width else "i32"
-    epoch = s.epoch if not width else splat_n(f, s.epoch, width)
-    mine = s.mine if not width else splat_n(f, s.mine, width)
-    b = f"<{width} x i1>" if width else "i1"
-    return f.let(f"or {b} {f.let(f'icmp ult {t} {tag}, {epoch}')}, {f.let(f'icmp eq {t} {tag}, {mine}')}")
+def _granules(m: Needs, nbytes: int) -> int:
+    return max(1, nbytes // m.granule)
+
+
+# -- one address for all lanes
 
 
 def shared_u(m: Needs, name: str, nbytes: int, n: int, store: bool, ordered: bool) -> str:
@@ -82,28 +77,102 @@ def shared_u(m: Needs, name: str, nbytes: int, n: int, store: bool, ordered: boo
     f(f"  ret {kind} zeroinitializer\ngood:" if not store else "  ret i1 false\ngood:")
     p = f.let(f"getelementptr i8, ptr {s.memory}, i32 %a")
     places = [p] + [f.let(f"getelementptr i8, ptr {p}, i64 {k * nbytes}") for k in range(1, n)]
+    values = [f"%v{k}" for k in range(n)] if store else []
+    first = s.granule_of(f, "%a")
+    for k in range(_granules(m, total)):
+        g = f.let(f"add i32 {first}, {k}") if k else first
+        if ordered:
+            _call_check(m, f, checks.strong(m), g, f", i1 {str(store).lower()}, i1 {str(not store).lower()}")
+        elif store:
+            _uniform_store(m, f, s, g, _differs(m, f, p, values, k, bits))
+        else:
+            _uniform_load(m, f, s, g)
     if store:
-        for w in range(max(1, total // 4)):
-            _shared_word(m, f, s, "%a", w, None, lambda w=w: _word_of(f, bits, w), total < 4, ordered)  # type: ignore[misc]
-        for k, q in enumerate(places):
-            f(f"  store i{bits} %v{k}, ptr {q}, align {nbytes}")
+        for v, q in zip(values, places, strict=True):
+            f(f"  store i{bits} {v}, ptr {q}, align {nbytes}")
         f("  ret i1 true")
-        return f.text()
-    values = [f.let(f"load i{bits}, ptr {q}, align {nbytes}") for q in places]
-    for w in range(max(1, total // 4)):
-        _shared_word(m, f, s, "%a", w, None, None, total < 4, ordered)
-    give(f, kind, values, [f"i{bits}"] * n, "true")
+    else:
+        loaded = [f.let(f"load i{bits}, ptr {q}, align {nbytes}") for q in places]
+        give(f, kind, loaded, [f"i{bits}"] * n, "true")
     return f.text()
 
 
-def _word_of(f: Fn, bits: int, w: int) -> str:
-    """Word w of the scalar values %v0, %v1, ... of `bits` bits each."""
-    if bits == 32:
-        return f"%v{w}"
-    value = f"%v{w // 2}"
-    if w % 2:
-        value = f.let(f"lshr i64 {value}, 32")
-    return f.let(f"trunc i64 {value} to i32")
+def _call_check(m: Needs, f: Fn, name: str, g: str, more: str = "") -> None:
+    """Check one granule for the running lanes together."""
+    last = f.let(f"sub i32 31, {f.let('call i32 @llvm.ctlz.i32(i32 %mask, i1 false)')}")
+    lanes = f.let(f"or i32 {first_lane(f)}, {f.let(f'shl i32 {last}, 8')}")
+    f(f"  call void @{name}(ptr %ctx, ptr %warp, i32 %insn, i32 {lanes}, i1 {_single(f)}, i32 {g}{more})")
+
+
+def _single(f: Fn) -> str:
+    """Whether one lane only is running."""
+    rest = f.let(f"and i32 %mask, {f.let('sub i32 %mask, 1')}")
+    return f.let(f"icmp eq i32 {rest}, 0")
+
+
+def _differs(m: Needs, f: Fn, p: str, values: list[str], k: int, bits: int) -> str:
+    """Whether granule k of the values differs from what memory has."""
+    unit = 8 * m.granule
+    value, low = values[k * unit // bits], k * unit % bits
+    value = f.let(f"lshr i{bits} {value}, {low}") if low else value
+    value = f.let(f"trunc i{bits} {value} to i{unit}") if bits > unit else value
+    at = f.let(f"getelementptr i8, ptr {p}, i64 {k * m.granule}") if k else p
+    old = f.let(f"load i{unit}, ptr {at}, align {m.granule}")
+    return f.let(f"icmp ne i{unit} {value}, {old}")
+
+
+def _uniform_load(m: Needs, f: Fn, s: Shared, g: str) -> None:
+    writer = f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr {s.wtag}, i32 {g}')}")
+    past = f.let(f"icmp uge i32 {f.let(f'sub i32 {writer}, {s.start}')}, {f.let(f'sub i32 {s.floor}, {s.start}')}")
+    settled, check, note = f.new_label(), f.new_label(), f.new_label()
+    f(f"  br i1 {past}, label %{check}, label %{note}, !prof !0\n{check}:")
+    _call_check(m, f, checks.read(m), g)
+    f(f"  br label %{settled}\n{note}:")
+    _note_uniform_reader(m, f, s, g)
+    if m.exact:
+        _note_in_table(f, g)
+    f(f"  br label %{settled}\n{settled}:")
+
+
+def _note_uniform_reader(m: Needs, f: Fn, s: Shared, g: str) -> None:
+    """Lanes of this warp have read the granule: one alone is noted out of line, several here."""
+    one, several, on = f.new_label(), f.new_label(), f.new_label()
+    f(f"  br i1 {_single(f)}, label %{one}, label %{several}\n{one}:")
+    _call_check(m, f, checks.note_reader(m), g)
+    f(f"  br label %{on}\n{several}:")
+    rp = f.let(f"getelementptr i32, ptr {s.rtag}, i32 {g}")
+    reader = f.let(f"load i32, ptr {rp}")
+    tag = f.let(f"or i32 {s.mine}, {L.SEVERAL_LANES}")
+
+    def note() -> None:
+        fresh = f.let(f"icmp ult i32 {reader}, {s.floor}")
+        difference = f.let(f"xor i32 {reader}, {s.mine}")
+        own = f.let(f"icmp eq i32 {f.let(f'and i32 {difference}, {L.STRONG | (L.SEVERAL_LANES - 1)}')}, 0")
+        many = f.let(f"or i32 {f.get('%ctx', Context, 'etag')}, {L.MANY_WARPS}")
+        ours = f.let(f"or i1 {fresh}, {own}")
+        f(f"  store i32 {f.let(f'select i1 {ours}, i32 {tag}, i32 {many}')}, ptr {rp}")
+        site = f.let(f"or i32 {f.let('shl i32 %insn, 5')}, {first_lane(f)}")
+        f.when(fresh, lambda: f(f"  store i32 {site}, ptr {f.let(f'getelementptr i32, ptr {s.rinsn}, i32 {g}')}"))
+
+    f.when(f.let(f"icmp ne i32 {reader}, {tag}"), note)
+    f(f"  br label %{on}\n{on}:")
+
+
+def _note_in_table(f: Fn, g: str) -> None:
+    """With vector clocks: this warp's last read of the granule."""
+    number = f.get("%warp", Warp, "number", constant=True)
+    row = f.let(f"add i32 {f.let(f'mul i32 {g}, {LANES}')}, {number}")
+    site = f.let(f"or i32 {f.let('shl i32 %insn, 5')}, {first_lane(f)}")
+    for name, value in (("rclock", f.get("%warp", Warp, "mine")), ("rsite", site)):
+        base = f.get("%ctx", Context, name, pointer=True, constant=True)
+        f(f"  store i32 {value}, ptr {f.let(f'getelementptr i32, ptr {base}, i32 {row}')}")
+
+
+def _uniform_store(m: Needs, f: Fn, s: Shared, g: str, differs: str) -> None:
+    _call_check(m, f, checks.write(m), g, f", i1 {differs}")
+
+
+# -- an address a lane
 
 
 def shared_v(m: Needs, name: str, nbytes: int, n: int, store: bool, ordered: bool) -> str:
@@ -116,21 +185,26 @@ def shared_v(m: Needs, name: str, nbytes: int, n: int, store: bool, ordered: boo
         f"i32 %mask, i32 %insn, ptr %res) {inlined(m)} {{"
     )
     f("entry:")
-    if total >= 4 and not ordered:
+    if not ordered and (total >= 4 or n == 1):
         first, start, consecutive = consecutive_lanes(f, "%a", "i32", total)
+        if total < 4:  # masked vectors of such small elements are slow on many processors
+            consecutive = f.let(f"and i1 {consecutive}, {f.let('icmp eq i32 %mask, -1')}")
         f(f"  br i1 {consecutive}, label %line, label %slow, !prof !2\nline:")
         s = Shared(f, m)
         a0 = f.let(f"extractelement <32 x i32> %a, i32 {first}")
         ok = within(f, a0, span_of(f, first, total, "i32"), s.size, total, a0, "i32")
         f(f"  br i1 {ok}, label %inside, label %slow, !prof !2\ninside:")
-        clean = _shared_line(f, s, start, total // 4, store)
+        clean = _line(m, f, s, start, _granules(m, total), store)
         f(f"  br i1 {clean}, label %good, label %slow, !prof !2\ngood:")
         p = f.let(f"getelementptr i8, ptr {s.memory}, i32 {start}")
-        if store:
+        if store and total < 4:
+            f(f"  store {vt} %v0, ptr {p}, align {total}\n  ret i1 true\nslow:")
+        elif store:
             masked_store(f, p, [f"%v{k}" for k in range(n)], bits, total)
             f("  ret i1 true\nslow:")
         else:
-            give(f, kind, masked_load(f, p, bits, n, total), [vt] * n, "true")
+            whole = [f.let(f"load {vt}, ptr {p}, align {total}")] if total < 4 else masked_load(f, p, bits, n, total)
+            give(f, kind, whole, [vt] * n, "true")
             f("slow:")
     wide = f.let("zext <32 x i32> %a to <32 x i64>")
     if store:
@@ -144,122 +218,249 @@ def shared_v(m: Needs, name: str, nbytes: int, n: int, store: bool, ordered: boo
     return f.text()
 
 
-def _shared_line(f: Fn, s: Shared, start: str, words: int, store: bool) -> str:
-    """Shadow of consecutive words: whether all is well; updated if so."""
-    width = LANES * words
-    t = f"<{width} x i32>"
-    mask = lane_mask(f, words)
-    word = f.let(f"ashr i32 {start}, 2")
+def _line(m: Needs, f: Fn, s: Shared, start: str, per_lane: int, store: bool) -> str:
+    """Shadow of consecutive granules: whether all is well; updated if so."""
+    width = LANES * per_lane
+    t, b = f"<{width} x i32>", f"<{width} x i1>"
+    mask = lane_mask(f, per_lane)
+    g = s.granule_of(f, start)
 
     def at(base: str) -> str:
-        return f.let(f"getelementptr i32, ptr {base}, i32 {word}")
+        return f.let(f"getelementptr i32, ptr {base}, i32 {g}")
 
-    def load(p: str) -> str:
-        return load_where(f, width, 32, p, 4, mask, splat_n(f, s.mine, width))
-
-    def save(p: str, value: str, where: str) -> None:
-        store_where(f, width, 32, value, p, 4, where)
-
-    def stamp() -> str:
-        insn = splat_n(f, f.let("shl i32 %insn, 5"), width)
-        return f.let(f"or {t} {insn}, {iota('i32', 1, words, width)}")
-
-    writer, reader = load(at(s.wtag)), load(at(s.rtag))
-    fine = ordered_tag(f, s, writer, width)
+    writer = load_where(f, width, 32, at(s.wtag), 4, mask)
     if store:
-        fine = f.let(f"and <{width} x i1> {fine}, {ordered_tag(f, s, reader, width)}")
+        reader = load_where(f, width, 32, at(s.rtag), 4, mask)
+        last = f.let(f"call {t} @llvm.umax.v{width}i32({t} {writer}, {t} {reader})")
+        late = f.let(f"icmp uge {t} {last}, {splat_n(f, s.floor, width)}")
     else:
-        fine = f.let(f"and <{width} x i1> {fine}, {f.let(f'icmp uge {t} {writer}, {splat_n(f, s.start, width)}')}")
-    clean = f.let(f"icmp eq i{width} {f.let(f'bitcast <{width} x i1> {fine} to i{width}')}, -1")
+        since = f.let(f"sub {t} {writer}, {splat_n(f, s.start, width)}")
+        late = f.let(f"icmp uge {t} {since}, {splat_n(f, f.let(f'sub i32 {s.floor}, {s.start}'), width)}")
+        late = f.let(f"and {b} {late}, {mask}")
+    settled = f.let(f"icmp eq i{width} {f.let(f'bitcast {b} {late} to i{width}')}, 0")
+    ask, go = f.new_label(), f.new_label()
+    here = f.new_label()
+    f(f"  br label %{here}\n{here}:\n  br i1 {settled}, label %{go}, label %{ask}, !prof !2\n{ask}:")
+    second = f.let(f"call i1 @{_second(m, per_lane, store)}(ptr %ctx, ptr %warp, i32 {g}, i32 %mask, i32 %insn)")
+    f(f"  br label %{go}\n{go}:")
+    clean = f.let(f"phi i1 [ true, %{here} ], [ {second}, %{ask} ]")
 
     def update() -> None:
         if store:
-            save(at(s.wtag), splat_n(f, s.mine, width), mask)
-            save(at(s.winsn), stamp(), mask)
-            return
-        fresh = f.let(f"icmp ult {t} {reader}, {splat_n(f, s.epoch, width)}")
-        ours = f.let(f"or <{width} x i1> {fresh}, {f.let(f'icmp eq {t} {reader}, {splat_n(f, s.mine, width)}')}")
-        save(
-            at(s.rtag),
-            f.let(f"select <{width} x i1> {ours}, {t} {splat_n(f, s.mine, width)}, {t} {splat_n(f, s.many, width)}"),
-            mask,
-        )
-        save(at(s.rinsn), stamp(), f.let(f"and <{width} x i1> {mask}, {fresh}"))
+            store_where(f, width, 32, splat_n(f, s.mine, width), at(s.wtag), 4, mask)
+            store_where(f, width, 32, _sites(f, per_lane), at(s.winsn), 4, mask)
+        else:
+            _note_line(m, f, s, g, per_lane, mask)
 
     f.when(clean, update, likely=True)
     return clean
 
 
-def _shared_word(m: Needs, f: Fn, s: Shared, offset: str, w: int, lane: str | None, new: Callable[[], str] | None,
-                 part: bool, ordered: bool) -> None:  # fmt: skip
-    """Check and update the shadow of one word at byte offset + 4 w; `new` gives the word to be stored, None for a load.
-
-    Part-word accesses and ordered (volatile, atomic) ones take no part in the search for races, since a word's tag
-    cannot tell its bytes apart. Two warps that store the same value are not reported: the result is the same."""
-    store = new is not None
-    index = f.let(f"lshr i32 {offset}, 2")
-    if w:
-        index = f.let(f"add i32 {index}, {w}")
-    wp = f.let(f"getelementptr i32, ptr {s.wtag}, i32 {index}")
-    rp = f.let(f"getelementptr i32, ptr {s.rtag}, i32 {index}")
-    writer = f.let(f"load i32, ptr {wp}")
-
-    def who() -> str:
-        return lane if lane is not None else first_lane(f)
-
-    def place() -> str:
-        return f.let(f"zext i32 {f.let(f'shl i32 {index}, 2')} to i64")
-
-    def other(base: str) -> str:
-        return f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr {base}, i32 {index}')}")
-
-    def stamp() -> str:
-        return f.let(f"or i32 {f.let('shl i32 %insn, 5')}, {who()}")
-
-    if part or ordered:
-        unset = f.let(f"icmp ult i32 {writer}, {s.start}")
-        if store:
-            f(f"  store i32 {f.let(f'select i1 {unset}, i32 {s.start}, i32 {writer}')}, ptr {wp}")
-        else:
-            f.when(unset, lambda: hazard(m, f, L.H_UNINIT_SHARED, who(), place()), likely=False)
-        return
-    reader = f.let(f"load i32, ptr {rp}")
-    w_ok, r_ok = ordered_tag(f, s, writer), None
-    if store:
-        r_ok = ordered_tag(f, s, reader)
-        assert new is not None
-        word, old = new(), f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr {s.memory}, i32 {index}')}, align 4")
-        clash = f.let(f"and i1 {f.let(f'xor i1 {w_ok}, true')}, {f.let(f'icmp ne i32 {word}, {old}')}")
-        f.when(clash, lambda: hazard(m, f, L.H_RACE_WRITE, who(), place(), writer, other(s.winsn)), likely=False)
-        f.when(
-            f.let(f"xor i1 {r_ok}, true"),
-            lambda: hazard(m, f, L.H_RACE_READ, who(), place(), reader, other(s.rinsn)),
-            likely=False,
-        )
-        f(f"  store i32 {s.mine}, ptr {wp}")
-        f(f"  store i32 {stamp()}, ptr {f.let(f'getelementptr i32, ptr {s.winsn}, i32 {index}')}")
-        return
-    unset = f.let(f"icmp ult i32 {writer}, {s.start}")
-    bad = f.let(f"or i1 {unset}, {f.let(f'xor i1 {w_ok}, true')}")
-
-    def report() -> None:
-        kind = f.let(f"select i1 {unset}, i32 {L.H_UNINIT_SHARED}, i32 {L.H_RACE_WRITE}")
-        hazard(m, f, kind, who(), place(), writer, other(s.winsn))
-
-    f.when(bad, report, likely=False)
-
-    def note_reader() -> None:
-        old = f.let(f"icmp ult i32 {reader}, {s.epoch}")
-        f(f"  store i32 {f.let(f'select i1 {old}, i32 {s.mine}, i32 {s.many}')}, ptr {rp}")
-        rip = f.let(f"getelementptr i32, ptr {s.rinsn}, i32 {index}")
-        f.when(old, lambda: f(f"  store i32 {stamp()}, ptr {rip}"))
-
-    f.when(f.let(f"icmp ne i32 {reader}, {s.mine}"), note_reader)
+def _sites(f: Fn, per_lane: int) -> str:
+    """instruction << 5 | lane for each granule of consecutive accesses."""
+    width = LANES * per_lane
+    insn = splat_n(f, f.let("shl i32 %insn, 5"), width)
+    return f.let(f"or <{width} x i32> {insn}, {iota('i32', 1, per_lane, width)}")
 
 
-def _shared_gather(m: Needs, f: Fn, nbytes: int, store: bool, ordered: bool) -> None:
+def _note_line(m: Needs, f: Fn, s: Shared, g: str, per_lane: int, mask: str) -> None:
+    """Note the readers of consecutive granules: at once where earlier reads are ordered before this one."""
+    width = LANES * per_lane
+    t = f"<{width} x i32>"
+
+    def at(base: str) -> str:
+        return f.let(f"getelementptr i32, ptr {base}, i32 {g}")
+
+    others = f"call void @{_readers(m, per_lane)}(ptr %ctx, ptr %warp, i32 {g}, i32 %mask, i32 %insn)"
+    if m.exact:
+        _note_line_in_table(f, s, g, per_lane, mask)
+    reader = load_where(f, width, 32, at(s.rtag), 4, mask)
+    late = f.let(f"icmp uge {t} {reader}, {splat_n(f, s.floor, width)}")
+    some = f.let(f"icmp ne i{width} {f.let(f'bitcast <{width} x i1> {late} to i{width}')}, 0")
+    again, fresh, on = f.new_label(), f.new_label(), f.new_label()
+    f(f"  br i1 {some}, label %{again}, label %{fresh}\n{again}:\n  {others}\n  br label %{on}\n{fresh}:")
+    store_where(f, width, 32, splat_n(f, s.mine, width), at(s.rtag), 4, mask)
+    store_where(f, width, 32, _sites(f, per_lane), at(s.rinsn), 4, mask)
+    f(f"  br label %{on}\n{on}:")
+
+
+def _note_line_in_table(f: Fn, s: Shared, g: str, per_lane: int, mask: str) -> None:
+    """With vector clocks: this warp's last read of consecutive granules."""
+    width = LANES * per_lane
+    first = splat_n(f, g, width)
+    _scatter_in_table(f, s, width, f.let(f"add <{width} x i32> {first}, {iota('i32', 1, 1, width)}"), mask,
+                      _sites(f, per_lane))  # fmt: skip
+
+
+def _scatter_in_table(f: Fn, s: Shared, width: int, granules: str, mask: str, sites: str) -> None:
+    number = splat_n(f, f.get("%warp", Warp, "number", constant=True), width)
+    row = f.let(f"mul <{width} x i32> {granules}, splat (i32 {LANES})")
+    row = f.let(f"add <{width} x i32> {row}, {number}")
+    mine = splat_n(f, s.mine, width)
+    tables = (f.get("%ctx", Context, name, pointer=True, constant=True) for name in ("rclock", "rsite"))
+    tags, places = (f.let(f"getelementptr i32, ptr {table}, <{width} x i32> {row}") for table in tables)
+    stale = f.let(f"icmp ne <{width} x i32> {gather_where(f, 32, tags, mask, mine, width)}, {mine}")
+
+    def note() -> None:
+        scatter_where(f, 32, mine, tags, stale, width)
+        scatter_where(f, 32, sites, places, stale, width)
+
+    f.when(f.let(f"icmp ne i{width} {f.let(f'bitcast <{width} x i1> {stale} to i{width}')}, 0"), note)
+
+
+class _Asked:
+    """Tags and sites of some granules, one or more a lane, and what they say beside this warp's floor."""
+
+    def __init__(self, f: Fn, s: Shared, per_lane: int, exact: bool):
+        self.exact = exact
+        self.f, self.s, self.width, self.lanes = f, s, LANES * per_lane, iota("i32", 1, per_lane, LANES * per_lane)
+        self.t, self.b = f"<{self.width} x i32>", f"<{self.width} x i1>"
+        self.clock = f.let(f"and i32 {s.mine}, {-L.CLOCK_STEP}")
+
+    def splat(self, value: str) -> str:
+        return splat_n(self.f, value, self.width)
+
+    def test(self, op: str, x: str, y: str) -> str:
+        return self.f.let(f"icmp {op} {self.t} {x}, {y}")
+
+    def both(self, x: str, y: str, op: str = "and") -> str:
+        return self.f.let(f"{op} {self.b} {x}, {y}")
+
+    def own(self, tag: str) -> str:
+        """Weak accesses of this warp."""
+        difference = self.f.let(f"xor {self.t} {tag}, {self.splat(self.s.mine)}")
+        which = self.f.let(f"and {self.t} {difference}, splat (i32 {L.STRONG | (L.SEVERAL_LANES - 1)})")
+        return self.test("eq", which, "zeroinitializer")
+
+    def same_lane(self, tag: str, site: str) -> str:
+        lane = self.f.let(f"and {self.t} {site}, splat (i32 31)")
+        several = self.f.let(f"and {self.t} {tag}, splat (i32 {L.SEVERAL_LANES})")
+        return self.both(self.test("eq", lane, self.lanes), self.test("eq", several, "zeroinitializer"))
+
+    def ordered(self, tag: str, site: str) -> str:
+        """Below the floor, or by this warp: in an earlier interval or by the same lane."""
+        before = self.test("ult", tag, self.splat(self.s.floor))
+        earlier = self.test("ult", tag, self.splat(self.clock))
+        own = self.own(tag)
+        mine = self.both(own, self.both(earlier, self.same_lane(tag, site), "or"))
+        fine = self.both(before, mine, "or")
+        if self.exact:
+            fine = self.both(fine, self.both(self._known(tag), self.both(own, "splat (i1 true)", "xor")), "or")
+        return fine
+
+    def _known(self, tag: str) -> str:
+        """Below the bound for the warp that made it (this warp's own bound says nothing)."""
+        who = self.f.let(f"and {self.t} {tag}, splat (i32 {L.CLOCK_STEP - 1})")
+        of_warp = self.test("ult", who, f"splat (i32 {L.STRONG + L.SEVERAL_LANES})")
+        warp = self.f.let(f"and {self.t} {tag}, splat (i32 {L.SEVERAL_LANES - 1})")
+        bounds = self.f.at("%warp", Warp, "vclock")
+        pointers = self.f.let(f"getelementptr i32, ptr {bounds}, {self.t} {warp}")
+        of_other = self.test("ne", warp, self.splat(self.f.get("%warp", Warp, "number", constant=True)))
+        known = self.test("ult", tag, gather_where(self.f, 32, pointers, "splat (i1 true)", width=self.width))
+        return self.both(known, self.both(of_warp, of_other))
+
+    def read_again(self, reader: str, site: str) -> tuple[str, str, str]:
+        """(tags after another read, where the site is to be replaced, whether reads of other lanes are mixed in)."""
+        fresh = self.test("ult", reader, self.splat(self.s.floor))
+        own = self.own(reader)
+        now = self.both(own, self.test("uge", reader, self.splat(self.clock)))
+        not_alone = self.both(self.same_lane(reader, site), "splat (i1 true)", "xor")
+        mixed = self.both(self.both(now, not_alone), self.both(fresh, "splat (i1 true)", "xor"))
+        many = self.splat(self.f.let(f"or i32 {self.f.get('%ctx', Context, 'etag')}, {L.MANY_WARPS}"))
+        mine = self.splat(self.s.mine)
+        several = self.f.let(f"or {self.t} {mine}, splat (i32 {L.SEVERAL_LANES})")
+        kept = self.f.let(f"select {self.b} {mixed}, {self.t} {several}, {self.t} {mine}")
+        ours = self.both(fresh, own, "or")
+        tags = self.f.let(f"select {self.b} {ours}, {self.t} {kept}, {self.t} {many}")
+        return tags, self.both(ours, self.both(mixed, "splat (i1 true)", "xor")), mixed
+
+
+_LINE_OPERANDS = "ptr %ctx, ptr %warp, i32 %g, i32 %mask, i32 %insn"
+
+
+def _second(m: Needs, per_lane: int, store: bool) -> str:
+    """Consecutive granules that the floor does not settle: whether all is well with the rest."""
+
+    def build(m: Needs, name: str) -> str:
+        f = Fn(f"define internal i1 @{name}({_LINE_OPERANDS}) noinline {{")
+        f("entry:")
+        s = Shared(f, m)
+        q = _Asked(f, s, per_lane, m.exact)
+        mask = lane_mask(f, per_lane)
+        def load(base: str) -> str:
+            return load_where(f, q.width, 32, f.let(f"getelementptr i32, ptr {base}, i32 %g"), 4, mask)
+
+        fine = _second_look(q, s, store, load)
+        if store and m.exact:
+            first = f.let(f"add {q.t} {splat_n(f, '%g', q.width)}, {iota('i32', 1, 1, q.width)}")
+            fine = q.both(fine, _read_by_others(f, q, first, mask))
+        bad = q.both(q.both(fine, "splat (i1 true)", "xor"), mask)
+        bits = f.let(f"bitcast {q.b} {bad} to i{q.width}")
+        f(f"  ret i1 {f.let(f'icmp eq i{q.width} {bits}, 0')}")
+        return f.text()
+
+    return need(m, f"shared_second_{'st' if store else 'ld'}_{per_lane}", build)
+
+
+def _second_look(q: _Asked, s: Shared, store: bool, load: Callable[[str], str]) -> str:
+    """Which granules are in order. With vector clocks `_read_by_others` decides on reads by other warps."""
+    writer = load(s.wtag)
+    fine = q.ordered(writer, load(s.winsn))
+    if not store:
+        return q.both(fine, q.test("uge", writer, q.splat(s.start)))
+    reader = load(s.rtag)
+    read = q.ordered(reader, load(s.rinsn))
+    if q.exact:
+        read = q.both(read, q.both(q.own(reader), "splat (i1 true)", "xor"), "or")
+    return q.both(fine, read)
+
+
+def _read_by_others(f: Fn, q: _Asked, granules: str, mask: str) -> str:
+    """Which granules every other warp's last read of is ordered before this write."""
+    places, fine = f.let(f"alloca {q.t}"), f.let(f"alloca <{q.width} x i8>")
+    f(f"  store {q.t} {granules}, ptr {places}\n  store <{q.width} x i8> splat (i8 1), ptr {fine}")
+    bounds = clocks.read(f, f.at("%warp", Warp, "vclock"))
+    table = f.get("%ctx", Context, "rclock", pointer=True)
+    per_lane = q.width // LANES
+
+    def lane(k: str) -> None:
+        for j in range(per_lane):
+            n = f.let(f"add i32 {f.let(f'mul i32 {k}, {per_lane}')}, {j}") if per_lane > 1 else k
+            g = f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr {places}, i32 {n}')}")
+            row = f.let(f"getelementptr [{clocks.CLOCK_BYTES} x i8], ptr {table}, i32 {g}")
+            late = f.let(f"icmp uge {clocks.VECTOR} {clocks.read(f, row)}, {bounds}")
+            none = f.let(f"icmp eq i32 {f.let(f'bitcast <{LANES} x i1> {late} to i32')}, 0")
+            f(f"  store i8 {f.let(f'zext i1 {none} to i8')}, ptr {f.let(f'getelementptr i8, ptr {fine}, i32 {n}')}")
+
+    f.each_lane("%mask", lane)
+    return f.let(f"trunc <{q.width} x i8> {f.let(f'load <{q.width} x i8>, ptr {fine}')} to {q.b}")
+
+
+def _readers(m: Needs, per_lane: int) -> str:
+    """Note the readers of consecutive granules."""
+
+    def build(m: Needs, name: str) -> str:
+        f = Fn(f"define internal void @{name}({_LINE_OPERANDS}) noinline {{")
+        f("entry:")
+        s = Shared(f, m)
+        q = _Asked(f, s, per_lane, m.exact)
+        mask = lane_mask(f, per_lane)
+        tag_at, site_at = (f.let(f"getelementptr i32, ptr {base}, i32 %g") for base in (s.rtag, s.rinsn))
+        tags, where, _ = q.read_again(*(load_where(f, q.width, 32, p, 4, mask) for p in (tag_at, site_at)))
+        store_where(f, q.width, 32, tags, tag_at, 4, mask)
+        store_where(f, q.width, 32, _sites(f, per_lane), site_at, 4, q.both(where, mask))
+        f("  ret void")
+        return f.text()
+
+    return need(m, f"shared_readers_{per_lane}", build)
+
+
+# -- scattered words
+
+
+def _gather(m: Needs, f: Fn, nbytes: int, store: bool, ordered: bool) -> None:
     """Scattered words, in bounds, aligned and without hazard: gathers (and scatters for a store)."""
-    if nbytes != 4 or ordered:
+    if nbytes != 4 or ordered or m.granule != 4:
         return
     s = Shared(f, m)
     offset = f.let("trunc <32 x i64> %a to <32 x i32>")
@@ -273,64 +474,116 @@ def _shared_gather(m: Needs, f: Fn, nbytes: int, store: bool, ordered: bool) -> 
     f(f"  br i1 {f.let(f'icmp eq i32 {missing(f, fine)}, 0')}, label %{tags}, label %{lanes}\n{tags}:")
     mask, mine = f.let("bitcast i32 %mask to <32 x i1>"), splat(f, s.mine, "i32")
     word = f.let(f"lshr <32 x i32> {offset}, splat (i32 2)")
+    q = _Asked(f, s, 1, m.exact)
 
     def pointers(base: str) -> str:
         return f.let(f"getelementptr i32, ptr {base}, <32 x i32> {word}")
 
     def gather(base: str) -> str:
-        return gather_where(f, 32, pointers(base), mask, mine)
+        return gather_where(f, 32, pointers(base), mask)
 
     def scatter(base: str, value: str, where: str) -> None:
         scatter_where(f, 32, value, pointers(base), where)
 
-    def stamp() -> str:
-        return f.let(f"or <32 x i32> {splat(f, f.let('shl i32 %insn, 5'), 'i32')}, {iota('i32')}")
-
-    writer, reader = gather(s.wtag), gather(s.rtag)
-    fine = ordered_tag(f, s, writer, LANES)
-    also = ordered_tag(f, s, reader, LANES) if store else _written(f, s, writer)
-    fine = f.let(f"and <32 x i1> {fine}, {also}")
-    f(f"  br i1 {f.let(f'icmp eq i32 {missing(f, fine)}, 0')}, label %{go}, label %{lanes}\n{go}:")
+    settled, ask = f.new_label(), f.new_label()
+    f(f"  br i1 {_below_floor(f, q, s, store, gather, mask)}, label %{settled}, label %{ask}, !prof !2\n{ask}:")
+    fine = _second_look(q, s, store, gather)
+    if store and m.exact:
+        fine = q.both(fine, _read_by_others(f, q, word, mask))
+    f(f"  br i1 {f.let(f'icmp eq i32 {missing(f, fine)}, 0')}, label %{settled}, label %{lanes}\n{settled}:")
+    sites = _sites(f, 1)
     if store:
+        # Lanes that meet in one word leave one site there: the others see that it is not theirs.
+        scatter(s.winsn, sites, mask)
+        apart = f.let(f"icmp eq <32 x i32> {gather(s.winsn)}, {sites}")
+        f(f"  br i1 {f.let(f'icmp eq i32 {missing(f, apart)}, 0')}, label %{go}, label %{lanes}\n{go}:")
         scatter(s.wtag, mine, mask)
-        scatter(s.winsn, stamp(), mask)
         scatter(s.memory, f.let("load <32 x i32>, ptr %res, align 4"), mask)
     else:
         store_where(f, LANES, 32, gather(s.memory), "%res", 4, mask)
-        same = f.let(f"icmp eq <32 x i32> {reader}, {mine}")
-        news = missing(f, same)
-
-        def update() -> None:
-            fresh = f.let(f"icmp ult <32 x i32> {reader}, {splat(f, s.epoch, 'i32')}")
-            ours = f.let(f"or <32 x i1> {fresh}, {same}")
-            many = splat(f, s.many, "i32")
-            scatter(s.rtag, f.let(f"select <32 x i1> {ours}, <32 x i32> {mine}, <32 x i32> {many}"), mask)
-            scatter(s.rinsn, stamp(), f.let(f"and <32 x i1> {mask}, {fresh}"))
-
-        f.when(f.let(f"icmp ne i32 {news}, 0"), update)
+        if m.exact:
+            _scatter_in_table(f, s, LANES, word, mask, sites)
+        reader = gather(s.rtag)
+        several = q.test("eq", reader, q.splat(f.let(f"or i32 {s.mine}, {L.SEVERAL_LANES}")))
+        many = q.test("eq", reader, q.splat(f.let(f"or i32 {f.get('%ctx', Context, 'etag')}, {L.MANY_WARPS}")))
+        news = missing(f, q.both(several, many, "or"))
+        f.when(f.let(f"icmp ne i32 {news}, 0"),
+               lambda: _note_scattered(f, q, reader, gather(s.rinsn), mask, scatter, gather, s))  # fmt: skip
+        f(f"  br label %{go}\n{go}:")
     f(f"  ret i1 true\n{lanes}:")
 
 
-def _written(f: Fn, s: Shared, writer: str) -> str:
-    """Which of 32 words some thread of this block has written."""
-    return f.let(f"icmp uge <32 x i32> {writer}, {splat(f, s.start, 'i32')}")
+def _below_floor(f: Fn, q: _Asked, s: Shared, store: bool, gather: Callable[[str], str], mask: str) -> str:
+    """Whether the floor settles all running lanes; `gather` gives 0 for the others."""
+    writer = gather(s.wtag)
+    if store:
+        last = f.let(f"call {q.t} @llvm.umax.v32i32({q.t} {writer}, {q.t} {gather(s.rtag)})")
+        late = q.test("uge", last, q.splat(s.floor))
+    else:
+        since = f.let(f"sub {q.t} {writer}, {q.splat(s.start)}")
+        late = q.both(q.test("uge", since, q.splat(f.let(f"sub i32 {s.floor}, {s.start}"))), mask)
+    return f.let(f"icmp eq i32 {f.let(f'bitcast {q.b} {late} to i32')}, 0")
 
 
-def _shared_lane(
-    m: Needs, f: Fn, lane: str, a: str, places: list[str], nbytes: int, store: bool, ordered: bool
-) -> None:
+def _note_scattered(f: Fn, q: _Asked, reader: str, site: str, mask: str, scatter: Callable[[str, str, str], None],
+                    gather: Callable[[str], str], s: Shared) -> None:  # fmt: skip
+    """Note the readers of scattered words, several lanes of which may be the same."""
+    tags, where, _ = q.read_again(reader, site)
+    sites = _sites(f, 1)
+    scatter(s.rtag, tags, mask)
+    scatter(s.rinsn, sites, f.let(f"and <32 x i1> {mask}, {where}"))
+    met = q.both(q.both(q.test("ne", gather(s.rinsn), sites), q.own(tags)), mask)
+    several = f.let(f"or <32 x i32> {tags}, splat (i32 {L.SEVERAL_LANES})")
+    scatter(s.rtag, several, met)
+
+
+def _lane(m: Needs, f: Fn, lane: str, a: str, places: list[str], nbytes: int, store: bool, ordered: bool) -> None:
     total = nbytes * len(places)
     s = Shared(f, m)
     size = f.let(f"zext i32 {s.size} to i64")
     reject(m, f, within(f, a, total, size, total, a), lane, a, total)
-    offset = f.let(f"trunc i64 {a} to i32")
-    for w in range(max(1, total // 4)):
-        source = places[w * 4 // nbytes]
-        if nbytes == 8 and w % 2:
-            source = f.let(f"getelementptr i8, ptr {source}, i64 4")
-        new = (lambda source=source: f.let(f"load i32, ptr {source}, align 4")) if store else None
-        _shared_word(m, f, s, offset, w, lane, new, total < 4, ordered)
-    copy_elements(f, f.let(f"getelementptr i8, ptr {s.memory}, i64 {a}"), places, nbytes, store)
+    first = s.granule_of(f, f.let(f"trunc i64 {a} to i32"))
+    target = f.let(f"getelementptr i8, ptr {s.memory}, i64 {a}")
+    for k in range(_granules(m, total)):
+        g = f.let(f"add i32 {first}, {k}") if k else first
+        operands = f"ptr %ctx, ptr %warp, i32 %insn, i32 {lane}, i1 true, i32 {g}"
+        if ordered:
+            f(f"  call void @{checks.strong(m)}({operands}, i1 {str(store).lower()}, i1 {str(not store).lower()})")
+        elif store:
+            differs = _lane_differs(m, f, target, places, nbytes, k)
+            f(f"  call void @{checks.write(m)}({operands}, i1 {differs})")
+        else:
+            f(f"  call void @{checks.read(m)}({operands})")
+    bits = 8 * nbytes
+    for k, place in enumerate(places):
+        p = f.let(f"getelementptr i8, ptr {target}, i64 {k * nbytes}") if k else target
+        source, to = (place, p) if store else (p, place)
+        f(f"  store i{bits} {f.let(f'load i{bits}, ptr {source}, align {nbytes}')}, ptr {to}, align {nbytes}")
 
 
-register("shared", Space(_shared_lane, _shared_gather))
+def _lane_differs(m: Needs, f: Fn, target: str, places: list[str], nbytes: int, k: int) -> str:
+    """Whether granule k of one lane's values differs from what memory has."""
+    at = k * m.granule
+    new = f.let(f"getelementptr i8, ptr {places[at // nbytes]}, i64 {at % nbytes}")
+    old = f.let(f"getelementptr i8, ptr {target}, i64 {at}")
+    unit = f"i{8 * m.granule}"
+    a, b = (f.let(f"load {unit}, ptr {p}, align {m.granule}") for p in (new, old))
+    return f.let(f"icmp ne {unit} {a}, {b}")
+
+
+def shared_atomic(m: Needs, f: Fn, address: str, lane: str, nbytes: int) -> None:
+    """Bounds, alignment and shadow of one lane's atomic at a byte offset (i64); the offset may carry a window above it.
+    Leaves to %bad with the fault recorded where it is refused."""
+    s = Shared(f, m)
+    offset = f.let(f"and i64 {address}, {(1 << L.WINDOW_BITS) - 1}")
+    size = f.let(f"zext i32 {s.size} to i64")
+    reject(m, f, within(f, offset, nbytes, size, nbytes, offset), lane, offset, nbytes)
+    f(f"  store ptr {f.let(f'getelementptr i8, ptr {s.memory}, i64 {offset}')}, ptr %place")
+    first = s.granule_of(f, f.let(f"trunc i64 {offset} to i32"))
+    for k in range(_granules(m, nbytes)):
+        g = f.let(f"add i32 {first}, {k}") if k else first
+        operands = f"ptr %ctx, ptr %warp, i32 %insn, i32 {lane}, i1 true, i32 {g}, i1 true, i1 true"
+        f(f"  call void @{checks.strong(m)}({operands})")
+
+
+register("shared", Space(_lane, _gather))

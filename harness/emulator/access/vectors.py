@@ -39,18 +39,19 @@ def store_where(f: Fn, count: int, bits: int, value: str, p: str, align: int, ma
     f(f"  call void {name}(<{count} x i{bits}> {value}, ptr {p}, i32 {align}, <{count} x i1> {mask})")
 
 
-def gather_where(f: Fn, bits: int, pointers: str, mask: str, other: str = "zeroinitializer") -> str:
-    """One element a lane from scattered addresses."""
-    t = f"<{LANES} x i{bits}>"
-    name = f"@llvm.masked.gather.v{LANES}i{bits}.v{LANES}p0"
-    return f.let(f"call {t} {name}(<{LANES} x ptr> {pointers}, i32 {bits // 8}, <{LANES} x i1> {mask}, {t} {other})")
+def gather_where(f: Fn, bits: int, pointers: str, mask: str, other: str = "zeroinitializer",
+                 width: int = LANES) -> str:  # fmt: skip
+    """Elements from scattered addresses, one a lane or `width` of them."""
+    t = f"<{width} x i{bits}>"
+    name = f"@llvm.masked.gather.v{width}i{bits}.v{width}p0"
+    return f.let(f"call {t} {name}(<{width} x ptr> {pointers}, i32 {bits // 8}, <{width} x i1> {mask}, {t} {other})")
 
 
-def scatter_where(f: Fn, bits: int, value: str, pointers: str, mask: str) -> None:
-    """One element a lane to scattered addresses, the highest lane last."""
-    name = f"@llvm.masked.scatter.v{LANES}i{bits}.v{LANES}p0"
-    operands = f"<{LANES} x i{bits}> {value}, <{LANES} x ptr> {pointers}, i32 {bits // 8}"
-    f(f"  call void {name}({operands}, <{LANES} x i1> {mask})")
+def scatter_where(f: Fn, bits: int, value: str, pointers: str, mask: str, width: int = LANES) -> None:
+    """Elements to scattered addresses, one a lane or `width` of them, the highest last."""
+    name = f"@llvm.masked.scatter.v{width}i{bits}.v{width}p0"
+    operands = f"<{width} x i{bits}> {value}, <{width} x ptr> {pointers}, i32 {bits // 8}"
+    f(f"  call void {name}({operands}, <{width} x i1> {mask})")
 
 
 def masked_load(f: Fn, p: str, bits: int, n: int, align: int) -> list[str]:
