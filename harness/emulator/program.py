@@ -16,6 +16,7 @@ from harness.emulator import (
     ops_packed,
     ops_warp,
     schedule,
+    sharing,
     ssa,
     uniform,
 )
@@ -56,6 +57,11 @@ class Compiled:
     local: dict[str, int]
     function: Function
     shape: Shape
+
+    @cached_property
+    def communicates(self) -> bool:
+        """Whether its blocks can wait for each other."""
+        return sharing.communicates(self.function)
 
     @cached_property
     def run_blocks(self) -> Callable[[int], int]:

@@ -17,6 +17,9 @@ class Needs(Protocol):
     helpers: dict[str, str]
     outline: bool
     fenced: bool  # whether the function has fences, which change the epoch while it runs
+    communicates: bool  # whether blocks can wait for each other (sharing.py)
+    unit: int  # bytes that one entry of the shadow of global memory stands for
+    alone: bool  # one thread without blocks: solve()
 
 
 def need(m: Needs, name: str, build: Callable[[Needs, str], str]) -> str:
