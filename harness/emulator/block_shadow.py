@@ -24,6 +24,7 @@ class BlockShadows:
     def __init__(self) -> None:
         self.order = Order()
         self.base = 0  # of the tags of the launch
+        self.start = 0  # its time
         self._next_base = 0
         self._arrays: dict[tuple[int, int], dict[str, np.ndarray]] = {}
         self._bytes = 0
@@ -43,6 +44,7 @@ class BlockShadows:
             self.order.time = 0
         self.base, self._next_base = self._next_base, self._next_base + used
         self.order.time += 1
+        self.start = self.order.time
         ctypes.memset(self.order.released, 0, ctypes.sizeof(self.order.released))
 
     def _find(self, buffer_id: int, units: int, unit: int, timed: bool) -> dict[str, np.ndarray]:
@@ -51,6 +53,9 @@ class BlockShadows:
         cost = 4 * units * len(wanted)
         if self._bytes + cost > MAX_BYTES or self._next_base >= _TAG_END:
             return {}
+        try:
+            arrays.update({name: np.zeros(units, np.uint32) for name in wanted})
+        except MemoryError:
+            return {}
         self._bytes += cost
-        arrays.update({name: np.zeros(units, np.uint32) for name in wanted})
         return arrays

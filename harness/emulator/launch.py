@@ -166,7 +166,7 @@ class _Launch:
         c.nctaid_x, c.nctaid_y, c.nctaid_z = self._grid.size
         c.print_buffer, c.print_size = 0, PRINT_BYTES if _prints(self._kernel) else 0
         shadows = owner._memory.blocks
-        c.race_base, c.start_time, c.order = shadows.base, shadows.order.time, ctypes.addressof(shadows.order)
+        c.race_base, c.start_time, c.order = shadows.base, shadows.start, ctypes.addressof(shadows.order)
         c.locks = ctypes.addressof(owner._locks) if self._threads > 1 else 0
         c.grid_workspace, c.sets_aside = self._grid.workspace, int(self._kernel.communicates)
         order.apply(c, *self._orders)

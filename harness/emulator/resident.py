@@ -67,25 +67,28 @@ class Residents:
     regions: Iterable[np.ndarray]  # what kernels can write
     workers: list[Worker] = field(default_factory=list)
     short_of_memory: bool = False
+    _bytes: int = 0
 
     def run(self) -> Worker | None:
         """To the end of the launch, or to a fault: the worker that has it."""
         turns = deque([self._start()])
-        watch = _Watch()
+        watch, used = _Watch(), 0
         while turns:
             w = turns.popleft()
+            used -= w.context.used
             code = self.run_blocks(ctypes.addressof(w.context))
+            used += w.context.used
             if code == L.FAULT:
                 return w
             if code == L.DONE:
                 watch.quiet = 0
                 continue
             turns.append(w)
-            if sum(x.context.used for x in self.workers) > self.budget:
+            if used > self.budget:
                 w.context.fault_kind = L.F_BUDGET
                 return w
-            if self._may_start():
-                turns.appendleft(self._start())
+            if self._may_start() and (fresh := self._another()):
+                turns.appendleft(fresh)
                 watch.quiet = 0
             elif watch.round_is_over(len(turns)) and watch.stands_still(self._state(turns)):
                 return self._deadlock(turns[0])
@@ -102,13 +105,23 @@ class Residents:
 
     def _start(self) -> Worker:
         self.workers.append(self.spawn())
+        self._bytes += self.workers[-1].nbytes
         return self.workers[-1]
+
+    def _another(self) -> Worker | None:
+        try:
+            return self._start()
+        except MemoryError:
+            self.limit, self.short_of_memory = len(self.workers), True
+            return None
 
     def _may_start(self) -> bool:
         if self.left() <= 0 or len(self.workers) >= self.limit:
             return False
-        self.short_of_memory = sum(w.nbytes for w in self.workers) + self.workers[0].nbytes > MAX_BYTES
-        return not self.short_of_memory
+        if self._bytes + self.workers[0].nbytes > MAX_BYTES:
+            self.limit, self.short_of_memory = len(self.workers), True
+            return False
+        return True
 
     def _state(self, turns: Iterable[Worker]) -> int:
         """A check sum of everything that decides what happens next, except for clocks."""
