@@ -88,7 +88,7 @@ class Reporter:
             case L.F_ACCESS:
                 return accesses.explain(p, self._tensors, base, i, c.fault_address, c.fault_bytes)
             case L.F_TRAP:
-                message = f"{p.name} executes a trap (__trap() or an unreachable path)."
+                message = f"{p.name} executes a trap ({self._cause_of_trap(p, i)})."
                 return replace(base, kind=K.TRAP, message=message)
             case L.F_ASSERT:
                 said = self._tensors.cstring(c.fault_address)
@@ -119,6 +119,12 @@ class Reporter:
         if base.line and c.fault_insn:
             return replace(base, kind=K.TIME_LIMIT, thread=None, message=message)
         return Finding(K.TIME_LIMIT, message, self._file, p.launch.line, kernel=p.name)
+
+    def _cause_of_trap(self, p: LaunchPlaces, i: Ins | None) -> str:
+        file = self._module.files.get(i.loc.file, "") if i and i.loc else ""
+        if "cooperative_groups" in file and not p.launch.cooperative:
+            return "a grid-wide operation of cooperative_groups, which needs cudaLaunchCooperativeKernel()"
+        return "__trap() or an unreachable path"
 
     def _instruction(self, p: LaunchPlaces, number: int) -> Ins | None:
         return p.kernel.instructions[number] if number < len(p.kernel.instructions) else None
