@@ -24,7 +24,7 @@ from harness.emulator.access.vectors import iota, load_where, store_where
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import BlockShadow, Context, Order, Warp
 
-_CHUNK = 8  # units that are checked at once
+_CHUNK, _BULK = 8, 32  # units that are checked at once
 _STRIPE_BITS = 10  # of a unit's index: a lock's units
 
 
@@ -88,7 +88,7 @@ class _View:
 
 
 class _Places:
-    """Where the entries of one unit, or of a chunk of units under a mask, lie."""
+    """Where the entries of one unit, or of a chunk of units, lie; under a mask where that is given."""
 
     def __init__(self, v: _View, at: str, mask: str = ""):
         self.v, self.at, self.mask = v, at, mask
@@ -98,15 +98,15 @@ class _Places:
         return self.v.f.let(f"getelementptr i32, ptr {base}, i64 {self.at}")
 
     def load(self, name: str, other: str = "zeroinitializer") -> str:
-        if self.v.count == 1:
-            return self.v.f.let(f"load i32, ptr {self._pointer(name)}")
+        if not self.mask:
+            return self.v.f.let(f"load {self.v.kind}, ptr {self._pointer(name)}, align 4")
         return load_where(self.v.f, self.v.count, 32, self._pointer(name), 4, self.mask, other)
 
     def store(self, name: str, value: str, mask: str = "") -> None:
-        if self.v.count == 1:
-            self.v.f(f"  store i32 {value}, ptr {self._pointer(name)}")
-        else:
+        if mask or self.mask:
             store_where(self.v.f, self.v.count, 32, value, self._pointer(name), 4, mask or self.mask)
+        else:
+            self.v.f(f"  store {self.v.kind} {value}, ptr {self._pointer(name)}, align 4")
 
 
 # -- consecutive units of a warp
@@ -116,7 +116,7 @@ def line(m: Needs, f: Fn, shadow: str, offset: str, span: str, first: str, total
     """Check and note the accesses of consecutive lanes, if they are free of conflicts: i1, or false with nothing said.
 
     offset, span: bytes (i64) of all running lanes; first: the first of them; total: bytes of each, at least a unit."""
-    assert total >= m.unit
+    assert total >= m.unit  # smaller accesses go lane by lane
     shift = (total // m.unit).bit_length() - 1
     bits = m.unit.bit_length() - 1
     name = need(m, f"blocks_{'st' if store else 'ld'}_line", lambda m, name: _line_helper(m, name, store))
@@ -130,36 +130,52 @@ def line(m: Needs, f: Fn, shadow: str, offset: str, span: str, first: str, total
 
 
 def _line_helper(m: Needs, name: str, store: bool) -> str:
-    """In chunks that never cross a lock's units; a chunk that is noted before another one conflicts does no harm."""
+    """As many units as possible in bulk, the others in chunks that never cross a lock's units. What is noted before
+    another unit conflicts does no harm: it is noted again."""
     f = Fn(
         f"define internal i1 @{name}(ptr %ctx, ptr %shadow, i64 %index, i64 %count, i32 %place, i32 %shift) noinline {{"
     )
-    f("entry:\n  %j = alloca i64")
+    f("entry:\n  %j = alloca i64\n  store i64 0, ptr %j")
     searched = f.let(f"icmp ne i64 {f.get('%shadow', BlockShadow, 'wtag')}, 0")
     f(f"  br i1 {searched}, label %search, label %fine\nsearch:")
     f("  %regular = icmp sge i64 %count, 0\n  br i1 %regular, label %go, label %conflict\ngo:")
-    v = _View(f, m.communicates, _CHUNK)
-    start = f.let(f"and i64 %index, {-_CHUNK}")
-    skip = f.let(f"sub i64 %index, {start}")
-    end = f.let(f"add i64 {skip}, %count")
-    skip32, end32 = (v.spread(f.let(f"trunc i64 {x} to i32")) for x in (skip, end))
-    place, shift = v.spread("%place"), v.spread("%shift")
-    f("  store i64 0, ptr %j\n  br label %head\nhead:")
+    alone = f.let(f"icmp eq i64 {f.get('%ctx', Context, 'locks')}, 0")
+    v = _View(f, m.communicates, _BULK)
+    f(f"  br i1 {alone}, label %bulk, label %rest\nbulk:")
     j = f.let("load i64, ptr %j")
-    f(f"  br i1 {f.let(f'icmp ult i64 {j}, {end}')}, label %chunk, label %fine\nchunk:")
-    unit = v.op("add", v.spread(f.let(f"trunc i64 {j} to i32")), iota("i32", count=_CHUNK))
-    inside = v.both(v.op("icmp uge", unit, skip32), v.op("icmp ult", unit, end32))
-    lane = v.op("lshr", v.op("sub", unit, skip32), shift)
-    at = f.let(f"add i64 {start}, {j}")
-    places = _Places(v, at, inside)
-    _lock(f, at)
-    good = (_store_chunk if store else _load_chunk)(v, places, v.op("add", place, lane))
-    f(f"  br i1 {good}, label %next, label %unlock\nnext:")
-    _unlock(f, at)
-    f(f"  store i64 {f.let(f'add i64 {j}, {_CHUNK}')}, ptr %j\n  br label %head\nunlock:")
-    _unlock(f, at)
-    f("  ret i1 false\nconflict:\n  ret i1 false\nfine:\n  ret i1 true")
+    more = f.let(f"icmp ule i64 {f.let(f'add i64 {j}, {_BULK}')}, %count")
+    f(f"  br i1 {more}, label %many, label %rest\nmany:")
+    good = _chunk(v, store, _Places(v, f.let(f"add i64 %index, {j}")), f.let(f"trunc i64 {j} to i32"))
+    f(f"  store i64 {f.let(f'add i64 {j}, {_BULK}')}, ptr %j\n  br i1 {good}, label %bulk, label %conflict\nrest:")
+    _line_rest(f, _View(f, m.communicates, _CHUNK), store)
+    f("conflict:\n  ret i1 false\nfine:\n  ret i1 true")
     return f.text()
+
+
+def _line_rest(f: Fn, v: _View, store: bool) -> None:
+    """What the bulk has left, from the multiple of a chunk at or before it: under a mask, and a lock where needed."""
+    done = f.let("load i64, ptr %j")
+    first = f.let(f"add i64 %index, {done}")
+    start = f.let(f"and i64 {first}, {-_CHUNK}")
+    end = f.let("add i64 %index, %count")
+    f(f"  store i64 {start}, ptr %j\n  br label %head\nhead:")
+    at = f.let("load i64, ptr %j")
+    f(f"  br i1 {f.let(f'icmp ult i64 {at}, {end}')}, label %chunk, label %fine\nchunk:")
+    from_start = f.let(f"trunc i64 {f.let(f'sub i64 {at}, %index')} to i32")
+    unit = v.op("add", v.spread(from_start), iota("i32", count=_CHUNK))
+    low, high = (v.spread(f.let(f"trunc i64 {x} to i32")) for x in (done, "%count"))
+    inside = v.both(v.op("icmp sge", unit, low), v.op("icmp slt", unit, high))
+    _lock(f, at)
+    good = _chunk(v, store, _Places(v, at, inside), from_start)
+    _unlock(f, at)
+    f(f"  store i64 {f.let(f'add i64 {at}, {_CHUNK}')}, ptr %j\n  br i1 {good}, label %head, label %conflict")
+
+
+def _chunk(v: _View, store: bool, p: _Places, unit: str) -> str:
+    """Check and note units from number `unit` of the line on: whether they are free of conflicts."""
+    numbers = v.op("add", v.spread(unit), iota("i32", count=v.count))
+    place = v.op("add", v.spread("%place"), v.op("lshr", numbers, v.spread("%shift")))
+    return (_store_chunk if store else _load_chunk)(v, p, place)
 
 
 def _all(v: _View, fine: str) -> str:
@@ -204,7 +220,7 @@ def _load_chunk(v: _View, p: _Places, place: str) -> str:
             p.store("rtime", v.now)
             fresh = v.either(fresh, v.before(time))
         p.store("rtag", v.choose(own, reader, v.mine if v.timed else v.choose(fresh, v.mine, v.many)))
-        p.store("rplace", place, v.both(fresh, p.mask))
+        p.store("rplace", v.choose(fresh, place, p.load("rplace")))
 
     news = f.let(f"xor i1 {_all(v, own)}, true") if not v.timed else "true"
     f.when(f.let(f"and i1 {good}, {news}"), note)
