@@ -18,6 +18,7 @@ from harness.emulator import (
     ops_packed,
     ops_warp,
     schedule,
+    sharing,
     ssa,
     uniform,
 )
@@ -63,6 +64,11 @@ class Compiled:
     granule: int
     exact: bool
     copies: bool
+
+    @cached_property
+    def communicates(self) -> bool:
+        """Whether its blocks can wait for each other."""
+        return sharing.communicates(self.function)
 
     @cached_property
     def run_blocks(self) -> Callable[[int], int]:
