@@ -149,14 +149,15 @@ class Reporter:
         warps = (L.Warp * c.nwarps).from_address(c.warps)
         waiting: dict[int, list[int]] = {}
         for w, warp in enumerate(warps):
-            if warp.state == L.WAIT:
-                _, line = user_line(self._module, p.kernel.instructions[warp.wait_insn].loc, self._file)
+            if warp.state != L.EXITED:
+                _, line = user_line(self._module, p.kernel.instructions[_waits_at(warp)].loc, self._file)
                 waiting.setdefault(line, []).append(w)
-        exited = [w for w, warp in enumerate(warps) if warp.state != L.WAIT]
+        exited = [w for w, warp in enumerate(warps) if warp.state == L.EXITED]
         first = next(w for ws in waiting.values() for w in ws)
-        base = self._at(p, p.kernel.instructions[warps[first].wait_insn], c.block, first, 0)
+        base = self._at(p, p.kernel.instructions[_waits_at(warps[first])], c.block, first, 0)
         parts = [f"{_warps(ws)} wait{'s' * (len(ws) == 1)} at line {line}" for line, ws in waiting.items()]
-        if not exited:
+        if not exited or any(warp.state == L.RUN for warp in warps):
+            parts += [f"{_warps(exited)} {'has' if len(exited) == 1 else 'have'} returned"] if exited else []
             message = f"Deadlock: no warp of the block can go on: {'; '.join(parts)}."
             return replace(base, kind=K.DEADLOCK, thread=None, message=message)
         way_out = self._instruction(p, warps[exited[0]].exit_insn)
@@ -236,6 +237,11 @@ _MBARRIER = {
     L.M_INITIALISED_TWICE: "The mbarrier at {spot} is initialised again without having been invalidated.",
     L.M_COUNT: "The mbarrier at {spot} is initialised with a count outside of 1 to 1048575.",
 }
+
+
+def _waits_at(warp: L.Warp) -> int:
+    """Number of the instruction at which a warp waits: a barrier's, or a test of an mbarrier."""
+    return int(warp.wait_insn if warp.state == L.WAIT else warp.resting - 1)
 
 
 def _warps(numbers: list[int]) -> str:

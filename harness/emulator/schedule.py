@@ -23,6 +23,7 @@ from harness.emulator.access import clocks
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import Context, Warp
 
+_IDLE_TURNS = 1000  # in vain, before waiting for an mbarrier counts as a deadlock
 _NO_VOTES = (("red_popc", "0"), ("red_and", "1"), ("red_or", "0"))  # of a bar.red before anyone has arrived
 
 
@@ -31,6 +32,7 @@ def scheduler_ir() -> str:
     a = Fn()
     a("define i32 @run_blocks(ptr %ctx) {")
     a("entry:\n  %w = alloca i32\n  %i = alloca i32\n  %v = alloca i32\n  %ran = alloca i32\n  %out = alloca i32")
+    a("  %progress = alloca i32\n  %busy = alloca i32\n  %idle_turns = alloca i32\n  store i32 0, ptr %idle_turns")
     nw = a.get("%ctx", Context, "nwarps")
     warps = a.let(f"inttoptr i64 {a.get('%ctx', Context, 'warps')} to ptr")
     stride = a.get("%ctx", Context, "warp_stride")
@@ -161,6 +163,7 @@ def _meet(a: Fn, p: str, w: str, nw: str, now: str) -> None:
 def _turn(a: Fn, warps: str, stride: str, nw: str, stop: str) -> None:
     a("turn:\n  store i32 0, ptr %i\n  store i32 0, ptr %ran\n  store i32 0, ptr %out")
     a.put("%ctx", Context, "moved", "0")
+    a(f"  store i32 {a.get('%ctx', Context, 'progress')}, ptr %progress\n  store i32 0, ptr %busy")
     a("  br label %each\neach:")
     step = a.let(f"mul i32 {a.let('load i32, ptr %i')}, {a.get('%ctx', Context, 'warp_step')}")
     place = a.let(f"add i32 {step}, {a.get('%ctx', Context, 'warp_first')}")
@@ -191,7 +194,10 @@ def _turn(a: Fn, warps: str, stride: str, nw: str, stop: str) -> None:
     a("done:")
     a.put(p, Warp, "state", str(L.EXITED))
     a("  br label %advance")
-    a(f"yielded:\n  br i1 {halted}, label %halt, label %check_budget")
+    a("yielded:")
+    waits = a.let(f"icmp ne i32 {a.get(p, Warp, 'resting')}, 0")
+    busy = a.let(f"select i1 {waits}, i32 {a.let('load i32, ptr %busy')}, i32 1")
+    a(f"  store i32 {busy}, ptr %busy\n  br i1 {halted}, label %halt, label %check_budget")
     a(f"check_budget:\n  br i1 {over}, label %exhausted, label %advance")
     for label, kind in (("exhausted", L.F_BUDGET), ("halt", L.F_STOPPED)):
         a(f"{label}:")
@@ -207,6 +213,7 @@ def _turn(a: Fn, warps: str, stride: str, nw: str, stop: str) -> None:
     )
     a("after:\n  %any = load i32, ptr %ran\n  %anyb = icmp ne i32 %any, 0")
     a("  br i1 %anyb, label %next_turn, label %all_out\nnext_turn:")
+    _count_idle_turn(a)
     aside = a.let(f"icmp eq i32 {a.get('%ctx', Context, 'moved')}, 0")
     may = a.let(f"icmp ne i32 {a.get('%ctx', Context, 'sets_aside')}, 0")
     a(f"  br i1 {a.let(f'and i1 {aside}, {may}')}, label %aside, label %turn\naside:\n  ret i32 {L.ASIDE}")
@@ -214,6 +221,20 @@ def _turn(a: Fn, warps: str, stride: str, nw: str, stop: str) -> None:
         f"all_out:\n  %outs = load i32, ptr %out\n  %all = icmp eq i32 %outs, {nw}\n"
         "  br i1 %all, label %take, label %stuck"
     )
+
+
+def _count_idle_turn(a: Fn) -> None:
+    """A turn in which all that ran was waiting for an mbarrier in vain; after many of them nobody will ever arrive.
+    (Not the first: a loop may give up waiting. Blocks that talk to others may wait for those.)"""
+    nothing = a.let(f"or i32 {a.get('%ctx', Context, 'moved')}, {a.let('load i32, ptr %busy')}")
+    nothing = a.let(f"or i32 {nothing}, {a.get('%ctx', Context, 'sets_aside')}")
+    before = a.let("load i32, ptr %progress")
+    same = a.let(f"icmp eq i32 {before}, {a.get('%ctx', Context, 'progress')}")
+    idle = a.let(f"and i1 {same}, {a.let(f'icmp eq i32 {nothing}, 0')}")
+    turns = a.let(f"add i32 {a.let('load i32, ptr %idle_turns')}, 1")
+    turns = a.let(f"select i1 {idle}, i32 {turns}, i32 0")
+    a(f"  store i32 {turns}, ptr %idle_turns")
+    a(f"  br i1 {a.let(f'icmp ugt i32 {turns}, {_IDLE_TURNS}')}, label %stuck, label %goes_on\ngoes_on:")
 
 
 def _warps_of(a: Fn, threads: str, nw: str) -> str:
@@ -320,6 +341,6 @@ def _forget_barrier(a: Fn, number: str) -> None:
 
 def _stuck(a: Fn, warps: str, stride: str, nw: str) -> None:
     a("stuck:")
-    exited = a.let("icmp ne i32 %outs, 0")
+    exited = a.let(f"icmp ne i32 {a.let('load i32, ptr %out')}, 0")
     a.put("%ctx", Context, "fault_kind", a.let(f"select i1 {exited}, i32 {L.F_BARRIER_EXITED}, i32 {L.F_DEADLOCK}"))
     a("  ret i32 3")
