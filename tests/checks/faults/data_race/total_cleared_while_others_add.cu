@@ -1,0 +1,20 @@
+// Fault: the last block clears the total "for the next launch" with a plain store while other blocks still add to it.
+// n = 256
+#include <cuda_runtime.h>
+
+constexpr int kThreads = 64;
+
+__global__ void add_up(const float* in, float* out, float* total) {
+  const int i = blockIdx.x * kThreads + threadIdx.x;
+  atomicAdd(total, in[i] * in[i]);  // other
+  if (i == gridDim.x * kThreads - 1) *total = 0.f;  // expect: data_race
+  out[i] = in[i];
+}
+
+extern "C" void solve(const float* in, float* out, int n) {
+  float* total;
+  cudaMalloc(&total, sizeof(float));
+  cudaMemset(total, 0, sizeof(float));
+  add_up<<<n / kThreads, kThreads>>>(in, out, total);
+  cudaFree(total);
+}
