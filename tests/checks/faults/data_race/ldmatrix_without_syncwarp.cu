@@ -9,7 +9,7 @@ __global__ void fragment(const __half* in, float* out) {
   for (int i = lane; i < 64; i += 32) tile[i] = in[i];  // other
   const unsigned row = static_cast<unsigned>(__cvta_generic_to_shared(tile + lane % 8 * 8));
   unsigned pair;
-  asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(pair) : "r"(row) : "memory");  // expect: data_race
+  asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(pair) : "r"(row));  // expect: data_race
   const __half2 both = *reinterpret_cast<__half2*>(&pair);
   out[lane * 2] = __low2float(both);
   out[lane * 2 + 1] = __high2float(both);
