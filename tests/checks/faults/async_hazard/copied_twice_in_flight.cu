@@ -7,7 +7,7 @@ constexpr int kThreads = 64, kTile = 64, kStages = 2;
 __device__ void copy4(float* to, const float* from) {
   const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"  // expect: async_hazard
-               ::"r"(address), "l"(from) : "memory");
+               ::"r"(address), "l"(from) : "memory");  // expect: async_hazard
 }
 
 __global__ void reverse_tiles(const float* in, float* out, int tiles) {

@@ -1,4 +1,5 @@
-// Fault: the last block clears the total "for the next launch" with a plain store while other blocks still add to it.
+// Fault: one block clears the total before it adds, behind a barrier; a barrier holds back its own block only, and
+// the others add to what is then cleared.
 // n = 256
 #include <cuda_runtime.h>
 
@@ -6,8 +7,9 @@ constexpr int kThreads = 64;
 
 __global__ void add_up(const float* in, float* out, float* total) {
   const int i = blockIdx.x * kThreads + threadIdx.x;
-  atomicAdd(total, in[i] * in[i]);  // other
   if (i == gridDim.x * kThreads - 1) *total = 0.f;  // expect: data_race
+  __syncthreads();
+  atomicAdd(total, in[i] * in[i]);  // other
   out[i] = in[i];
 }
 

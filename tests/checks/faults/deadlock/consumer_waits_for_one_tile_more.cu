@@ -10,7 +10,7 @@ __device__ bool try_wait(const unsigned long long* barrier, unsigned parity) {
   unsigned done;
   asm volatile(  // expect: deadlock
       "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-      : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+      : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");  // expect: deadlock
   return done;
 }
 // Warp 0 loads each tile into a stage of its own, warp 1 adds them up.

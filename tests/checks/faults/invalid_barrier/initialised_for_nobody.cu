@@ -8,7 +8,7 @@ __global__ void copy(const float* in, float* out, int producers) {
   const unsigned address = shared_address(&full), count = producers / 32;
   if (threadIdx.x == 0)
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"  // expect: invalid_barrier
-                 ::"r"(address), "r"(count) : "memory");
+                 ::"r"(address), "r"(count) : "memory");  // expect: invalid_barrier
   __syncthreads();
   out[threadIdx.x] = in[threadIdx.x];
 }

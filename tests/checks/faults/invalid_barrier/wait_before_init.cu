@@ -11,7 +11,7 @@ __global__ void hand_over(const float* in, float* out) {
   unsigned done;
   asm volatile(  // expect: invalid_barrier
       "{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
-      : "=r"(done) : "r"(shared_address(&full[1])) : "memory");
+      : "=r"(done) : "r"(shared_address(&full[1])) : "memory");  // expect: invalid_barrier
   out[threadIdx.x] = done ? in[threadIdx.x] : 0.f;
 }
 

@@ -11,7 +11,7 @@ __global__ void fragment(const __half* in, float* out) {
   if (lane < 8) {
     const unsigned row = static_cast<unsigned>(__cvta_generic_to_shared(tile + lane * 8));
     asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"  // expect: invalid_shuffle
-                 : "=r"(pair) : "r"(row));
+                 : "=r"(pair) : "r"(row));  // expect: invalid_shuffle
   }
   out[lane * 2] = out[lane * 2 + 1] = __low2float(*reinterpret_cast<__half2*>(&pair));
 }

@@ -13,7 +13,7 @@ __global__ void fragments(const __half* in, float* out) {
   const unsigned row = static_cast<unsigned>(__cvta_generic_to_shared(tile + lane * 8));
   unsigned m[4];
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"  // expect: out_of_bounds
-               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3]) : "r"(row));
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3]) : "r"(row));  // expect: out_of_bounds
   for (int j = 0; j < 4; ++j) out[j * 32 + lane] = __low2float(*reinterpret_cast<__half2*>(&m[j]));
 }
 

@@ -15,7 +15,7 @@ __global__ void attend(const float* q, const float* k, const float* v, float* ou
     acc = acc * correction + p * v[key * kDim + d];
     m = m_new;
   }
-  out[row * kDim + d] = acc / l;
+  out[row * kDim + d] = acc / l;  // expect: uninitialized_read
 }
 
 extern "C" void solve(const float* q, const float* k, const float* v, float* out, int n) {
