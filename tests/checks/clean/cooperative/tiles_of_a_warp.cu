@@ -13,6 +13,7 @@ __global__ void row_sums(const float* in, float* out) {
   tile.sync();
   float sum = row[t - tile.thread_rank() + 7 - tile.thread_rank()];
   for (int offset = 4; offset > 0; offset /= 2) sum += tile.shfl_xor(sum, offset);
+  tile.sync();
   if (tile.meta_group_rank() % 2 == 0) {
     row[t] = sum;
     tile.sync();

@@ -1,8 +1,8 @@
-// Clean: two groups of two warps take turns with one shared tile; each gives the other its turn by bar.arrive.
+// Clean: two warpgroups take turns with one shared tile; each gives the other its turn by bar.arrive.
 // n = 512
 #include <cuda_runtime.h>
 
-constexpr int kGroup = 64, kThreads = 2 * kGroup;
+constexpr int kGroup = 128, kThreads = 2 * kGroup;
 
 __device__ void arrive(int barrier) { asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory"); }
 

@@ -1,9 +1,9 @@
-// Fault: the producer warp refills the single stage as soon as it has announced it: no "empty" barrier tells it that
-// the consumers are done reading.
+// Fault: the producer warp refills the single stage as soon as it has announced it (by a barrier for each tile): no
+// "empty" barrier tells it that the consumers are done reading.
 // n = 256
 #include <cuda_runtime.h>
 
-constexpr int kThreads = 96, kTile = 32, kFull = 1;
+constexpr int kThreads = 96, kTile = 32;
 
 // Warp 0 loads tiles, warps 1 and 2 add them up.
 __global__ void add_tiles(const float* in, float* out, int tiles) {
@@ -13,10 +13,9 @@ __global__ void add_tiles(const float* in, float* out, int tiles) {
   for (int tile = 0; tile < tiles; ++tile) {
     if (warp == 0) {
       stage[lane] = in[tile * kTile + lane];  // expect: data_race
-      asm volatile("bar.arrive %0, %1;" ::"n"(kFull), "n"(kThreads) : "memory");
-      asm volatile("bar.sync %0, %1;" ::"n"(kFull + 1), "n"(32) : "memory");  // of the producer alone
+      asm volatile("bar.arrive %0, %1;" ::"r"(1 + tile), "n"(kThreads) : "memory");
     } else {
-      asm volatile("bar.sync %0, %1;" ::"n"(kFull), "n"(kThreads) : "memory");
+      asm volatile("bar.sync %0, %1;" ::"r"(1 + tile), "n"(kThreads) : "memory");
       sum += stage[(lane + warp) % kTile];  // other
     }
   }

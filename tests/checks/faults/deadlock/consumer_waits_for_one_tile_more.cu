@@ -1,8 +1,8 @@
-// Fault: the consumer's loop runs one tile further than the producer's: it waits for a phase that nobody completes.
+// Fault: the consumer's loop runs one tile further than the producer's: it waits for a tile that nobody loads.
 // n = 64
 #include <cuda_runtime.h>
 
-constexpr int kTile = 32;
+constexpr int kTile = 32, kMaxTiles = 4;
 
 __device__ unsigned shared_address(const void* p) { return static_cast<unsigned>(__cvta_generic_to_shared(p)); }
 
@@ -13,25 +13,24 @@ __device__ bool try_wait(const unsigned long long* barrier, unsigned parity) {
       : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");  // expect: deadlock
   return done;
 }
+
 // Warp 0 loads each tile into a stage of its own, warp 1 adds them up.
 __global__ void add_tiles(const float* in, float* out, int tiles) {
-  __shared__ float stages[4][kTile];
-  __shared__ unsigned long long full;
+  __shared__ float stages[kMaxTiles][kTile];
+  __shared__ unsigned long long full[kMaxTiles];
   const int lane = threadIdx.x % 32;
-  if (threadIdx.x == 0)
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 32;" ::"r"(shared_address(&full)) : "memory");
+  if (threadIdx.x < kMaxTiles)
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 32;" ::"r"(shared_address(&full[threadIdx.x])) : "memory");
   __syncthreads();
   if (threadIdx.x < 32) {
     for (int tile = 0; tile < tiles; ++tile) {
       stages[tile][lane] = in[tile * kTile + lane];
-      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&full)) : "memory");
-      while (!try_wait(&full, tile % 2)) {  // expect: deadlock
-      }
+      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&full[tile])) : "memory");
     }
   } else {
     float sum = 0.f;
     for (int tile = 0; tile <= tiles; ++tile) {
-      while (!try_wait(&full, tile % 2)) {  // expect: deadlock
+      while (!try_wait(&full[tile], 0)) {  // expect: deadlock
       }
       if (tile < tiles) sum += stages[tile][lane];
     }
