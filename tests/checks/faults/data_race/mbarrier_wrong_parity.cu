@@ -13,7 +13,7 @@ __device__ bool try_wait(const unsigned long long* barrier, unsigned parity) {
   return done;
 }
 
-// Warp 0 loads, warp 1 uses.
+// Warp 1 loads, warp 0 uses.
 __global__ void hand_over(const float* in, float* out) {
   __shared__ float stage[32];
   __shared__ unsigned long long full;
@@ -21,10 +21,10 @@ __global__ void hand_over(const float* in, float* out) {
   if (threadIdx.x == 0)
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 32;" ::"r"(shared_address(&full)) : "memory");
   __syncthreads();
-  if (threadIdx.x < 32) {
+  if (threadIdx.x >= 32) {
     stage[lane] = in[lane] * 0.5f;  // other
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&full)) : "memory");
-    out[lane] = in[lane];
+    out[threadIdx.x] = in[lane];
   } else {
     while (!try_wait(&full, 1)) {
     }
