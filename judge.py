@@ -148,7 +148,7 @@ def _run(problem: Problem, parsed: argparse.Namespace) -> tuple[Report, str]:
         loaded = submission.load(Path(parsed.solution))
     except SubmissionError as error:
         return pipeline.refused(problem.id, Path(parsed.solution).name, error), ""
-    names = ("device", "cases", "seed", "card", "cache", "threads")
+    names = ("device", "cases", "seed", "card", "cache", "threads", "schedule")
     options = pipeline.Options(seconds=parsed.time_limit, **{name: getattr(parsed, name) for name in names})
     return _watch(problem, loaded, options), loaded.text
 

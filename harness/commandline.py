@@ -67,6 +67,7 @@ def judge_parser() -> Parser:
     parser.add_argument("--card", default="H100", help="the GPU that the emulator plays (H100)")
     parser.add_argument("--no-cache", dest="cache", action="store_false", help="compile afresh")
     parser.add_argument("--threads", type=_threads, default=0, metavar="N", help="of the emulator (all cores)")
+    parser.add_argument("--schedule", type=_seed, metavar="SEED", help="shuffle the emulator's blocks and warps (no)")
     parser.add_argument("--time-limit", type=_seconds, default=0.0, metavar="S", help="seconds a case (the problem's)")
     return _debuggable(parser)
 
@@ -104,7 +105,7 @@ def repeat(parsed: argparse.Namespace, seed: int | None) -> str:
     script = sys.argv[0] if sys.argv[0].endswith(".py") else "judge.py"
     usual = judge_parser()
     values: dict[str, object] = {"seed": seed, "device": parsed.device, "cases": parsed.cases, "card": parsed.card}
-    values["time-limit"] = parsed.time_limit
+    values |= {"schedule": parsed.schedule, "time-limit": parsed.time_limit}
     options = []
     for option, value in values.items():
         if value is not None and value != usual.get_default(option.replace("-", "_")):

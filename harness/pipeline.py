@@ -41,7 +41,7 @@ _STOPS = frozenset({
     FindingKind.DEADLOCK, FindingKind.INVALID_SHUFFLE, FindingKind.TRAP, FindingKind.INVALID_LAUNCH,
     FindingKind.HOST_ERROR, FindingKind.TIME_LIMIT, FindingKind.MEMORY_LIMIT, FindingKind.UNSUPPORTED,
 })  # fmt: skip
-_EMULATOR_BYTES = 1280 * MIB  # interpreter, LLVM, tensors and their shadows
+_EMULATOR_BYTES = 1792 * MIB  # interpreter, LLVM, tensors, their shadows and those of blocks, blocks set aside
 _BYTES_PER_CORE = 16 * MIB  # stacks and arenas of a thread
 
 
@@ -55,6 +55,7 @@ class Options:
     card: str = "H100"
     cache: bool = True
     threads: int = 0
+    schedule: int | None = None  # a seed that shuffles blocks and warps in the emulator
     seconds: float = 0.0
     compile_seconds: float = 30.0  # of NVRTC
     gpu_compile_seconds: float = 120.0  # of NVRTC and nvcc: full optimisation of an unrolled tile loop takes 40 s
@@ -155,7 +156,7 @@ class _Judging:
 
     def _run_limits(self) -> RunLimits:
         seconds = self._options.seconds or self._problem.limits.seconds
-        return RunLimits(seconds=seconds, threads=self._options.threads)
+        return RunLimits(seconds=seconds, threads=self._options.threads, schedule=self._options.schedule)
 
     def _process_limits(self, specs: Sequence[CaseSpec]) -> dict[str, ProcessLimits]:
         memory = _EMULATOR_BYTES + (os.cpu_count() or 1) * _BYTES_PER_CORE
@@ -179,6 +180,7 @@ class _Judging:
             cases=tuple(self._cases),
             findings=tuple(self._notes),
             seconds=time.monotonic() - self._begun,
+            schedule=self._options.schedule,
         )
 
 

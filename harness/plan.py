@@ -37,7 +37,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Launch:
-    """One <<<>>>. `args` is the kernel's parameter block as laid out by the PTX ABI."""
+    """One <<<>>> or cudaLaunchKernel. `args` is the kernel's parameter block as laid out by the PTX ABI."""
 
     kernel: str  # mangled name
     grid: tuple[int, int, int]
@@ -45,6 +45,7 @@ class Launch:
     shared_bytes: int
     args: bytes
     line: int = 0
+    cooperative: bool = False  # cudaLaunchCooperativeKernel: all blocks are resident together
 
 
 @dataclass(frozen=True)

@@ -92,3 +92,4 @@ class Report:
     score: float | None = None
     seconds: float = 0.0
     schema: int = SCHEMA
+    schedule: int | None = None  # what shuffled the emulator's order of blocks and warps; None: they ran as numbered

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.devices.driver import Dim3, DriverError
+from harness.devices.driver import Dim3, DriverError, Slots
 
 Kernel = Callable[["FakeDriver", bytes], None]
 
@@ -23,6 +23,8 @@ class FakeDriver:
         self.shared_limits: dict[str, int] = {}
         self.local_bytes_of_each = 0
         self.loads = 0
+        self.cooperative = False  # of the last load
+        self.together: Slots | None = None  # of the last launch
         self.room = 1 << 40
         self.hangs = False
         self._next = 0x7F00_0000_0000
@@ -35,7 +37,8 @@ class FakeDriver:
                 return data[address - base : address - base + nbytes]
         raise DriverError(700, "cuCtxSynchronize", "an illegal memory access was encountered")
 
-    def load(self, cubin: bytes) -> Any:
+    def load(self, cubin: bytes, cooperative: bool = False) -> Any:
+        self.cooperative = cooperative
         self.loads += 1
         return {name: self.allocate(nbytes) for name, nbytes in self.variables.items()}
 
@@ -87,7 +90,9 @@ class FakeDriver:
     def copy(self, target: int, source: int, nbytes: int) -> None:
         self.bytes_at(target, nbytes)[:] = self.bytes_at(source, nbytes).copy()
 
-    def launch(self, function: Any, grid: Dim3, block: Dim3, shared_bytes: int, args: bytes) -> None:
+    def launch(self, function: Any, grid: Dim3, block: Dim3, shared_bytes: int, args: bytes,
+               together: Slots | None = None) -> None:  # fmt: skip
+        self.together = together
         self.launches.append((function, grid, block, shared_bytes, args))
         try:
             self.kernels[function](self, args)

@@ -16,7 +16,7 @@ from harness.errors import SubmissionError
 from harness.results import Finding
 from harness.verdict import FindingKind, Verdict
 
-_LAUNCH = re.compile(r"__cudaCDP2LaunchDevice|__cudaCDP2GetParameterBuffer|judge_launch_kernel")
+_LAUNCH = re.compile(r"__cudaCDP2LaunchDevice|__cudaCDP2GetParameterBuffer|judge_launch_\w+")
 # The calls of the device runtime that nvcc, too, allows in a kernel without -rdc.
 _ALLOWED = re.compile(r"__cudaCDP2(?:GetDevice|DeviceGetAttribute|FuncGetAttributes|Malloc|Occupancy\w*)$")
 _HOST = re.compile(r"judge_|__cudaCDP2")

@@ -33,7 +33,7 @@ _STANDARD = frozenset((
     "stdarg.h", "time.h", "wchar.h", "unistd.h", "sys/time.h",
 ))  # fmt: skip
 _ADVICE = (
-    ("cudaLaunchCooperative", "launch it with <<<>>>, as one kernel for each stretch between two grid-wide barriers"),
+    ("cudaLaunchCooperativeKernelMultiDevice", "there is one device: use cudaLaunchCooperativeKernel"),
     ("cudaLaunchKernelEx", "launch it with <<<>>>"),
     ("cudaGraph", "launch the kernels one by one; they run in the order of issue"),
     ("cudaStreamBeginCapture", "launch the kernels one by one; they run in the order of issue"),

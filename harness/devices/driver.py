@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 Dim3 = tuple[int, int, int]
+Slots = Sequence[tuple[int, int]]  # (offset, size) in bytes of each kernel parameter
 
 
 class DriverError(Exception):
@@ -30,8 +32,8 @@ class Driver(Protocol):
     """One context on one card. Addresses are device addresses, sizes are bytes. Every call raises DriverError,
     also for an earlier launch that failed meanwhile."""
 
-    def load(self, cubin: bytes) -> Any:
-        """Load a module; its variables hold their initial values."""
+    def load(self, cubin: bytes, cooperative: bool = False) -> Any:
+        """Load a module; its variables hold their initial values. cooperative: some of its launches will be."""
 
     def unload(self, module: Any) -> None:
         """Forget a module."""
@@ -69,8 +71,10 @@ class Driver(Protocol):
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the card."""
 
-    def launch(self, function: Any, grid: Dim3, block: Dim3, shared_bytes: int, args: bytes) -> None:
-        """Start a kernel with this parameter block; returns before it has finished."""
+    def launch(self, function: Any, grid: Dim3, block: Dim3, shared_bytes: int, args: bytes,
+               together: Slots | None = None) -> None:  # fmt: skip
+        """Start a kernel with this parameter block; returns before it has finished. together: where its parameters lie,
+        for a cooperative launch, which needs a module that was loaded for that."""
 
     def wait(self, seconds: float) -> bool:
         """Wait for everything started; False if it still runs after so many seconds."""

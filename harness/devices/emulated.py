@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import replace
 
-from harness.devices import accesses
+from harness.devices import accesses, between_blocks
 from harness.devices.places import LaunchPlaces, Spot, Tensors, ranges
 from harness.emulator import layout as L
 from harness.emulator.host import user_line
@@ -30,7 +30,7 @@ class Reporter:
 
     def findings(self, places: LaunchPlaces, outcome: Outcome) -> list[Finding]:
         """The fault, if any, then the hazards: one finding for each kind and line."""
-        found = [self._fault(places, outcome.fault)] if outcome.fault is not None else []
+        found = [self._fault(places, outcome)] if outcome.fault is not None else []
         seen = {(f.kind, f.line) for f in found}
         hazards = [self._hazard(places, h) for h in outcome.hazards]
         raced = {f.tensor for f in hazards if f.kind is K.DATA_RACE}
@@ -70,7 +70,17 @@ class Reporter:
 
     # -- faults
 
-    def _fault(self, p: LaunchPlaces, c: Context) -> Finding:
+    def _fault(self, p: LaunchPlaces, outcome: Outcome) -> Finding:
+        assert outcome.fault is not None
+        if outcome.waiting:
+            return between_blocks.given_up(p, outcome, self._at, self._line)
+        return self._fault_of_block(p, outcome.fault)
+
+    def _line(self, p: LaunchPlaces, insn: int) -> int:
+        i = self._instruction(p, insn)
+        return user_line(self._module, i.loc if i else None, self._file)[1]
+
+    def _fault_of_block(self, p: LaunchPlaces, c: Context) -> Finding:
         i = self._instruction(p, c.fault_insn)
         lane = (c.fault_mask & -c.fault_mask).bit_length() - 1 if c.fault_kind in _BY_MASK else c.fault_lane
         base = self._at(p, i, c.block, c.fault_warp, max(lane, 0))
@@ -78,7 +88,7 @@ class Reporter:
             case L.F_ACCESS:
                 return accesses.explain(p, self._tensors, base, i, c.fault_address, c.fault_bytes)
             case L.F_TRAP:
-                message = f"{p.name} executes a trap (__trap() or an unreachable path)."
+                message = f"{p.name} executes a trap ({self._cause_of_trap(p, i)})."
                 return replace(base, kind=K.TRAP, message=message)
             case L.F_ASSERT:
                 said = self._tensors.cstring(c.fault_address)
@@ -125,6 +135,11 @@ class Reporter:
         thread = p.thread(c.fault_warp, lanes[0])
         access = Access(line, p.block(c.block), thread, file=self._file, missing=True)
         return replace(found, message=f"{found.message} {where}", other=access)
+    def _cause_of_trap(self, p: LaunchPlaces, i: Ins | None) -> str:
+        file = self._module.files.get(i.loc.file, "") if i and i.loc else ""
+        if "cooperative_groups" in file and not p.launch.cooperative:
+            return "a grid-wide operation of cooperative_groups, which needs cudaLaunchCooperativeKernel()"
+        return "__trap() or an unreachable path"
 
     def _instruction(self, p: LaunchPlaces, number: int) -> Ins | None:
         return p.kernel.instructions[number] if number < len(p.kernel.instructions) else None
@@ -134,14 +149,15 @@ class Reporter:
         warps = (L.Warp * c.nwarps).from_address(c.warps)
         waiting: dict[int, list[int]] = {}
         for w, warp in enumerate(warps):
-            if warp.state == L.WAIT:
-                _, line = user_line(self._module, p.kernel.instructions[warp.wait_insn].loc, self._file)
+            if warp.state != L.EXITED:
+                _, line = user_line(self._module, p.kernel.instructions[_waits_at(warp)].loc, self._file)
                 waiting.setdefault(line, []).append(w)
-        exited = [w for w, warp in enumerate(warps) if warp.state != L.WAIT]
+        exited = [w for w, warp in enumerate(warps) if warp.state == L.EXITED]
         first = next(w for ws in waiting.values() for w in ws)
-        base = self._at(p, p.kernel.instructions[warps[first].wait_insn], c.block, first, 0)
+        base = self._at(p, p.kernel.instructions[_waits_at(warps[first])], c.block, first, 0)
         parts = [f"{_warps(ws)} wait{'s' * (len(ws) == 1)} at line {line}" for line, ws in waiting.items()]
-        if not exited:
+        if not exited or any(warp.state == L.RUN for warp in warps):
+            parts += [f"{_warps(exited)} {'has' if len(exited) == 1 else 'have'} returned"] if exited else []
             message = f"Deadlock: no warp of the block can go on: {'; '.join(parts)}."
             return replace(base, kind=K.DEADLOCK, thread=None, message=message)
         way_out = self._instruction(p, warps[exited[0]].exit_insn)
@@ -160,6 +176,11 @@ class Reporter:
         if h.kind == L.H_UNINIT_LOCAL:
             message = "A local array element is read before it was written."
             return replace(base, kind=K.UNINITIALIZED_READ, message=message)
+        if h.kind in (L.H_BLOCK_READ, L.H_BLOCK_WRITE):
+            spot = self._tensors.spot(*locate(h.address))
+            number = h.other >> L.PLACE_BITS
+            line = self._line(p, number)
+            return between_blocks.race(p, h, (i, self._instruction(p, number)), base, spot, line)
         if h.kind == L.H_UNINIT_GLOBAL:
             spot = self._tensors.spot(*locate(h.address))
             message = f"{spot.text} is read before anything was written to it."
@@ -216,6 +237,11 @@ _MBARRIER = {
     L.M_INITIALISED_TWICE: "The mbarrier at {spot} is initialised again without having been invalidated.",
     L.M_COUNT: "The mbarrier at {spot} is initialised with a count outside of 1 to 1048575.",
 }
+
+
+def _waits_at(warp: L.Warp) -> int:
+    """Number of the instruction at which a warp waits: a barrier's, or a test of an mbarrier."""
+    return int(warp.wait_insn if warp.state == L.WAIT else warp.resting - 1)
 
 
 def _warps(numbers: list[int]) -> str:

@@ -82,7 +82,7 @@ class GpuDevice:
         kernels = self._kernels(program, plan)
         residents = self.card.sms * self.card.threads_per_sm
         replay = Replay(self._driver, kernels, program.source_name, limits, residents)
-        module = self._load(program)  # afresh for each case, so that no variable carries anything over
+        module = self._load(program, plan)  # afresh for each case, so that no variable carries anything over
         try:
             replay.place(memory, module, arguments, plan)
             replay.run(plan)
@@ -96,9 +96,10 @@ class GpuDevice:
             self._driver.unload(module)
         return result
 
-    def _load(self, program: Program) -> object:
+    def _load(self, program: Program, plan: LaunchPlan) -> object:
+        cooperative = any(isinstance(step, Launch) and step.cooperative for step in plan.steps)
         try:
-            return self._driver.load(program.cubin)
+            return self._driver.load(program.cubin, cooperative)
         except DriverError as error:
             raise JudgeError(f"the card refuses the compiled kernels of {program.source_name}: {error}") from error
 

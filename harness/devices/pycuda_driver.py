@@ -22,7 +22,8 @@ import numpy as np
 
 from harness import cards
 from harness.cards import Card
-from harness.devices.driver import Dim3, DriverError
+from harness.devices.cooperative import Function, Module, library
+from harness.devices.driver import Dim3, DriverError, Slots
 from harness.errors import UsageError
 
 PRINTF_BYTES = 1 << 20  # of the device's printf buffer, the driver's default; what exceeds it is lost
@@ -62,14 +63,19 @@ class PyCudaDriver:
                 context.pop()
                 context.detach()
 
-    def load(self, cubin: bytes) -> Any:
+    def load(self, cubin: bytes, cooperative: bool = False) -> Any:
+        if cooperative:
+            return Module(cubin, library())
         with _translated():
             module = self._cuda.module_from_buffer(cubin)
         self._modules.append(module)
         return module
 
     def unload(self, module: Any) -> None:
-        self._modules.remove(module)  # PyCUDA unloads it once nothing refers to it
+        if isinstance(module, Module):
+            module.unload()
+        else:
+            self._modules.remove(module)  # PyCUDA unloads it once nothing refers to it
 
     def function(self, module: Any, name: str) -> Any:
         with _translated():
@@ -125,7 +131,14 @@ class PyCudaDriver:
             with _translated():
                 self._cuda.memcpy_dtod(target, source, nbytes)
 
-    def launch(self, function: Any, grid: Dim3, block: Dim3, shared_bytes: int, args: bytes) -> None:
+    def launch(self, function: Any, grid: Dim3, block: Dim3, shared_bytes: int, args: bytes,
+               together: Slots | None = None) -> None:  # fmt: skip
+        if isinstance(function, Function):
+            if together is None:
+                function.launch(grid, block, shared_bytes, args)
+            else:
+                function.launch_together(grid, block, shared_bytes, args, together)
+            return
         # The whole parameter block as one opaque value: PyCUDA then neither aligns nor converts anything.
         function.prepare([np.dtype((np.void, len(args)))] if args else [])
         with _translated():

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from harness.devices.base import Argument, RunLimits
-from harness.devices.driver import Driver, DriverError
+from harness.devices.driver import Driver, DriverError, Slots
 from harness.devices.faults import Where, finding_of, is_sticky, too_long, where
 from harness.devices.memory import CaseMemory
 from harness.errors import JudgeError
@@ -24,8 +24,6 @@ from harness.verdict import FindingKind
 
 LOCAL_MEMORY_LIMIT = 8 << 30  # bytes of local memory for all threads that a card holds at once
 _NOT_FOUND = 500
-
-Slots = Sequence[tuple[int, int]]  # (offset, size) in bytes of each kernel parameter
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,8 @@ class Replay:
         function = self._function(launch.kernel, place)
         args = self._relocated(launch)
         try:
-            self._driver.launch(function, launch.grid, launch.block, launch.shared_bytes, args)
+            together = self._kernels.parameters.get(launch.kernel, ()) if launch.cooperative else None
+            self._driver.launch(function, launch.grid, launch.block, launch.shared_bytes, args, together)
             finished = self._driver.wait(max(deadline - time.monotonic(), 0.0))
         except DriverError as error:
             raise stop_of(error, place) from error

@@ -16,6 +16,7 @@ from harness.emulator.cfg import Block
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.layout import Context, Warp
 from harness.emulator.ptx import SIZES, Addr, Function, Imm, Ins, Module, Not, Operand, Reg, Sym, Vec, is_special
+from harness.emulator.sharing import communicates, unit
 from harness.emulator.ssa import UNDEFINED, registers
 from harness.emulator.types import BITS, IOTA, LANE_MASKS, LL_TYPES, immediate_text
 from harness.emulator.uniform import Flow, Shape, special_varies
@@ -120,6 +121,9 @@ class Emitter:
         self.outline = outline
         self.granule, self.publishes, self.exact, self.restarts = synchronisation(blocks)
         self.copies = any(i.base in ("cp", "mbarrier") for b in blocks for i in b.ins)
+        self.alone = shape.single
+        self.communicates = not shape.single and communicates(f)
+        self.unit = unit(f)
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.allocas: dict[str, str] = {}
@@ -210,6 +214,10 @@ class Emitter:
         else:
             value = self.let(f"{'sext' if signed else 'zext'} {t(integer)} {value} to {t(f'i{b}')}")
         return self.cast(value, f"i{b}", target, vec)
+
+    def rest(self, polls: int = 1) -> None:
+        """The warp waits for others: it gives way at a loop header, after so many calls, and is not charged for it."""
+        raise NotImplementedError
 
     # -- registers and operands
 
@@ -385,9 +393,6 @@ class Emitter:
         into.append(f"  %p{self.n} = getelementptr i8, ptr {base}, i64 {offset}")
         return f"%p{self.n}"
 
-    def rest(self) -> None:
-        """Give way at the next loop header."""
-
     def all_lanes(self) -> str:
         return "-1" if self.shape.full_warps else self.warp_value("initial")
 
@@ -473,6 +478,10 @@ class Emitter:
                 return "0"
             case "nsmid":
                 return "132"
+            case "envreg1" | "envreg2":  # the driver's workspace of a cooperative launch: high and low half
+                workspace = self.context("grid_workspace")
+                half = self.let(f"lshr i64 {workspace}, {32 if head == 'envreg1' else 0}")
+                return self.let(f"trunc i64 {half} to i32")
         raise UnsupportedPtx(f"special register {name}", self.ins.loc)
 
     def _clock(self) -> str:
@@ -484,7 +493,8 @@ class Emitter:
         left = self.let(f"sub i64 {before}, {self._since_clock()}")
         self.emit(f"store i64 {left}, ptr %fuel")
         total = self.let(f"add i64 {used}, {self.context('fuel_slice')}")
-        return self.let(f"sub i64 {total}, {left}")
+        unused = self.let(f"add i64 {left}, {self.let('load i64, ptr %debt')}")
+        return self.let(f"sub i64 {total}, {unused}")
 
     def _since_clock(self) -> int:
         """Instructions from the last reading of a clock in this block, or from its start, to this one."""

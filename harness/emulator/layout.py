@@ -15,6 +15,7 @@ CALL_BYTES = 4096  # of the buffer for the arguments and the result of an extern
 
 # What a call of kernel code returns, and what a block's run ends with.
 DONE, BARRIER, YIELD, FAULT, CALL = range(5)
+ASIDE = 5  # of a block's run: every warp that could run has given way, so another block may have the turn
 
 # Tags of the shared-memory shadow: clock << 7 | who (access/clocks.py). `who` is a warp's number, plus one of these:
 WHO_BITS = 7
@@ -30,7 +31,7 @@ SYNC_SLOTS = 64  # clocks of places in memory that warps synchronise by, found b
 
 # Why a run stopped, in Context.fault_kind.
 (F_NONE, F_ACCESS, F_TRAP, F_ASSERT, F_BARRIER_MASK, F_BARRIER_EXITED, F_DEADLOCK, F_SHUFFLE, F_BUDGET, F_STOPPED,
- F_BARRIER_COUNT, F_BARRIER_NUMBER, F_MBARRIER) = range(13)  # fmt: skip
+ F_BARRIER_COUNT, F_BARRIER_NUMBER, F_MBARRIER, F_BLOCKS_WAIT) = range(14)  # fmt: skip
 
 # What was wrong with the use of an mbarrier, in Context.fault_bytes.
 M_NOT_INITIALISED, M_ARRIVALS, M_INITIALISED_TWICE, M_COUNT = range(4)
@@ -39,7 +40,13 @@ MAX_DEFERRED = 256  # of a block: arrivals that wait for copies, and bulk copies
 
 # Kinds of hazards: seen, recorded, and run past.
 (H_RACE_READ, H_RACE_WRITE, H_UNINIT_SHARED, H_UNINIT_LOCAL, H_UNINIT_GLOBAL, H_RACE_ATOMIC, H_IN_FLIGHT,
- H_BARRIER_OBJECT) = range(8)  # fmt: skip
+ H_BARRIER_OBJECT, H_BLOCK_READ, H_BLOCK_WRITE) = range(10)  # fmt: skip
+
+# Tags of the global-memory shadow (access/blocks.py): 2 * a block's number in the case, + 1 for a strong access.
+TAG_STRONG = 1
+PLACE_BITS = 10  # of warp and lane
+RELEASE_SLOTS = 64  # by a hash of the address: times at which blocks released what they had written
+LOCK_STRIPES = 256  # spin locks for the shadow, each for 4 KiB of every buffer
 
 
 class BufferEntry(c.Structure):
@@ -51,7 +58,32 @@ class BufferEntry(c.Structure):
         ("writable", c.c_uint64),  # writable bytes: size or 0
         ("host", c.c_uint64),  # where the bytes are
         ("shadow", c.c_uint64),  # one byte per 4: written or not; 0 where all is initialised
-        ("pad", c.c_uint64 * 3),
+        ("watch", c.c_uint64),  # -> BlockShadow where kernels may write; 0 for inputs, which need no shadow at all
+        ("pad", c.c_uint64 * 2),
+    ]
+
+
+class BlockShadow(c.Structure):
+    """Who touched a buffer in this launch: arrays with an entry for each unit (the kernel's smallest store)."""
+
+    _fields_ = [
+        ("wtag", c.c_uint64),  # the last writer; 0 where this buffer is not searched for races
+        ("wplace", c.c_uint64),  # its instruction << PLACE_BITS | warp << 5 | lane
+        ("rtag", c.c_uint64),  # the last reader
+        ("rplace", c.c_uint64),
+        ("wtime", c.c_uint64),  # when; only where kernels communicate
+        ("rtime", c.c_uint64),
+        ("others", c.c_uint64),  # when a block other than the last reader last read it
+    ]
+
+
+class Order(c.Structure):
+    """What orders the blocks of a launch: one for all of its workers."""
+
+    _fields_ = [
+        ("time", c.c_uint32),  # grows with every fence
+        ("pad", c.c_uint32),
+        ("released", c.c_uint32 * RELEASE_SLOTS),
     ]
 
 
@@ -63,8 +95,8 @@ class Hazard(c.Structure):
         ("warp", c.c_uint32),
         ("block", c.c_uint64),
         ("address", c.c_uint64),  # byte offset in shared or local memory, or a global address
-        ("tag", c.c_uint32),  # of the other access
-        ("other", c.c_uint32),  # its instruction << 5 | lane
+        ("tag", c.c_uint32),  # of the other access; of H_BLOCK_*: its block, or the number of blocks for several
+        ("other", c.c_uint32),  # its instruction << 5 | lane; of H_BLOCK_*: as in BlockShadow
     ]
 
 
@@ -183,6 +215,21 @@ class Context(c.Structure):
         ("ndeferred", c.c_uint32),
         ("nbulk", c.c_uint32),
         ("progress", c.c_uint32),  # grows whenever something happens that a waiting warp may be waiting for
+        ("race_base", c.c_uint32),  # tags up to race_base + 1 are of older launches
+        ("block_tag", c.c_uint32),
+        ("seen_time", c.c_uint32),  # what was done before this time is ordered before what the block does now
+        ("pending_time", c.c_uint32),  # the same, once the block executes a fence
+        ("fence_time", c.c_uint32),  # of the block's last fence: what its strong writes release
+        ("start_time", c.c_uint32),  # of the launch
+        ("order", c.c_uint64),  # -> Order
+        ("locks", c.c_uint64),  # -> LOCK_STRIPES x i32, or 0 where one worker runs alone
+        ("order_step", c.c_uint64),  # the n-th block to run is (order_step * n + order_first) mod nblocks
+        ("order_first", c.c_uint64),
+        ("warp_step", c.c_uint32),  # likewise for the warps of a block in each turn
+        ("warp_first", c.c_uint32),
+        ("sets_aside", c.c_uint32),  # whether blocks that only wait are put aside
+        ("moved", c.c_uint32),  # whether a warp did anything but give way in this turn
+        ("grid_workspace", c.c_uint64),  # of a cooperative launch: %envreg1, %envreg2
     ]
 
 

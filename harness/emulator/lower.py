@@ -15,7 +15,8 @@ Leaving.  A barrier, a yield at a loop header or an external call saves what is 
           no fibres: a suspended warp is data.
 Checks.   Memory accesses (access.py) answer "ok"; if not, @fault has recorded what and where, and the function
           returns FAULT. Hazards are recorded and run past.
-Budget.   A loop header takes the loop's instructions from %fuel and yields when it is used up.
+Budget.   A loop header takes the loop's instructions from %fuel and yields when it is used up. A warp that polls gives
+          fuel away, to %debt, so that it yields early; what it gave away does not count as used.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Lowering(Suspender):
         self.frame_set = {b: sorted(live[b] | b.phis.keys()) for b in self.blocks}
         self.crossing = self._crossing_names()
         self.partial_exit = any(not b.succ and self.flow.pending[b] for b in self.blocks)
-        self.allocas["fuel"] = "i64"
+        self.allocas["fuel"] = self.allocas["debt"] = "i64"
         if self.partial_exit:
             self.allocas["live"] = "i32"
         if any(self.flow.pending.values()):
@@ -120,7 +121,7 @@ class Lowering(Suspender):
             *self.entry,
         ]
         fuel = self.field_pointer("%ctx", Context, "fuel_slice", head)
-        head += [f"  %fuel0 = load i64, ptr {fuel}", "  store i64 %fuel0, ptr %fuel"]
+        head += [f"  %fuel0 = load i64, ptr {fuel}", "  store i64 %fuel0, ptr %fuel", "  store i64 0, ptr %debt"]
         if self.partial_exit:
             head += [
                 f"  %live0 = load i32, ptr {self.field_pointer('%warp', Warp, 'live', head)}",

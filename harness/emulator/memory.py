@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from harness import plan
-from harness.emulator.layout import BufferEntry
+from harness.emulator.block_shadow import BlockShadows
+from harness.emulator.layout import BlockShadow, BufferEntry
 from harness.emulator.program import Program
 
 POISON = 0xFFF5A5A5  # a NaN with a payload of our own: what never-written floats look like
@@ -36,7 +37,9 @@ class Memory:
     """All buffers that a plan's kernels can reach."""
 
     regions: dict[int, Region] = field(default_factory=dict)
+    blocks: BlockShadows = field(default_factory=BlockShadows)
     _table: ctypes.Array[BufferEntry] | None = None
+    _views: ctypes.Array[BlockShadow] | None = None
 
     def add(self, buffer: plan.Buffer, data: np.ndarray | None = None, writable: bool = True,
             tracked: bool = False, shared: bool = False) -> Region:  # fmt: skip
@@ -64,7 +67,7 @@ class Memory:
         """(address, rows) of the table for generated code."""
         if self._table is None:
             rows = max(self.regions, default=0) + 1
-            self._table = (BufferEntry * rows)()
+            self._table, self._views = (BufferEntry * rows)(), (BlockShadow * rows)()
             for number, r in self.regions.items():
                 entry = self._table[number]
                 entry.base = plan.address(number)
@@ -72,7 +75,16 @@ class Memory:
                 entry.writable = entry.size if r.writable else 0
                 entry.host = r.data.ctypes.data
                 entry.shadow = r.shadow.ctypes.data if r.shadow is not None else 0
+                watched = r.writable or r.shadow is not None
+                entry.watch = ctypes.addressof(self._views[number]) if watched else 0
         return ctypes.addressof(self._table), len(self._table)
+
+    def begin_launch(self, blocks: int, unit: int, communicates: bool) -> None:
+        """Have the shadow that the search for races between blocks needs. unit: bytes of its entries."""
+        self.table()
+        assert self._views is not None
+        searched = [(n, r.buffer.nbytes, self._views[n]) for n, r in self.regions.items() if r.writable]
+        self.blocks.begin(searched, unit, communicates, blocks)
 
     def mark_written(self, region: Region, start: int, nbytes: int) -> None:
         if region.shadow is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.emulator import access, approx, formats
+from harness.emulator import access, approx, formats, ordering
 from harness.emulator import layout as L
 from harness.emulator.access import Entry, clocks, need
 from harness.emulator.emitter import Emitter, handles
@@ -109,10 +109,12 @@ def atomic(lo: Emitter, i: Ins) -> None:
         raise UnsupportedPtx(f"instruction {i.op} with these operands", i.loc)
     for k, o in enumerate(registers):
         lo.emit(f"store <32 x i{bits}> {_bits_of(lo, o, bits, vec=True)}, ptr {_row(lo, k, bits)}, align 4")
+    ordering.before(lo, i)
     h = need(lo, update.name, lambda m, name: _atomic_helper(m, name, update))
     call = f"@{h}(ptr %ctx, ptr %warp, <32 x i64> {a}, i32 {lo.mask}, i32 {lo.number(i)}, ptr {result_buffer(lo)})"
     lo.go_on_if(lo.let(f"call i1 {call}"))
     _synchronises(lo, i, address, clocks.READS | clocks.WRITES)
+    ordering.after(lo, i)
     if has_result:
         for k, d in enumerate(_parts(i.args[0])):
             value = lo.let(f"load <32 x i{bits}>, ptr {_row(lo, k, bits)}, align 4")
@@ -236,3 +238,4 @@ def _atomic_global(m: access.Needs, f: Fn, a: str, lane: str, nbytes: int, reads
             f(f"  store i8 1, ptr {at}")
 
     f.when(e.tracked, shadow)
+    f.when(e.watched, lambda: access.meet(m, f, e, rel, nbytes, lane, a, store=True, ordered=True))

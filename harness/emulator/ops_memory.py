@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.emulator import access
+from harness.emulator import access, ordering
 from harness.emulator import layout as L
 from harness.emulator.access import clocks, need
 from harness.emulator.emitter import Emitter, handles
@@ -10,10 +10,10 @@ from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import Context, Warp
 from harness.emulator.ptx import SIZES, Addr, Imm, Ins, Operand, Reg, Sym, Vec
+from harness.emulator.sharing import ORDERED, is_strong
 from harness.emulator.types import BITS
 
 SPACES = ("global", "shared", "local", "const", "param", "slot")
-_ORDERED = {"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"}
 _WINDOW = {"shared": L.SHARED_WINDOW << L.WINDOW_BITS, "local": L.LOCAL_WINDOW << L.WINDOW_BITS}
 
 
@@ -78,8 +78,9 @@ def load(lo: Emitter, i: Ins) -> None:
         vector = False
     else:
         values, vector = _load_memory(lo, i, space, nbytes, n)
+        ordering.after(lo, i)
     signed = kind[0] == "s"
-    if _ORDERED & set(i.mods):
+    if ORDERED & set(i.mods):
         _synchronises(lo, i, i.args[1], clocks.READS)
     if kind == "b128":
         values, bits = [_joined(lo, values, vector)], 128
@@ -156,7 +157,8 @@ def _values(lo: Emitter, struct: str, kind: str, n: int) -> list[str]:
 def _load_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> tuple[list[str], bool]:
     """n values and whether they are vectors."""
     bits, insn = 8 * nbytes, lo.number(i)
-    ordered = bool(_ORDERED & set(i.mods)) or i.args[1] in lo.compared
+    ordered = bool(ORDERED & set(i.mods)) or i.args[1] in lo.compared
+    strong = lo.communicates and (is_strong(i) or i.args[1] in lo.compared)
     uniform = lo.is_uniform(i.args[1])
     suffix = f"{nbytes}x{n}"
     scalar, vector = access.values_type(bits, n, vector=False), access.values_type(bits, n, vector=True)
@@ -167,7 +169,8 @@ def _load_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> tuple[
         return _values(lo, lo.let(f"call {scalar} @{h}(ptr %ctx, ptr %warp, i64 {a}, {common})"), scalar, n), False
     if space in ("global", "const") and uniform:
         a = _address(lo, i.args[1], "i64", vec=False)
-        h = need(lo, f"global_ld_u_{suffix}", lambda m, name: access.global_u(m, name, nbytes, n, store=False))
+        h = need(lo, f"global_ld{'o' * strong}_u_{suffix}",
+                 lambda m, name: access.global_u(m, name, nbytes, n, store=False, ordered=strong))  # fmt: skip
         return _values(lo, lo.let(f"call {scalar} @{h}(ptr %ctx, ptr %warp, i64 {a}, {common})"), scalar, n), False
     if space == "shared" and uniform:
         a = _address(lo, i.args[1], "i32", vec=False)
@@ -187,14 +190,14 @@ def _load_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> tuple[
             lo, lo.let(f"call {vector} @{h}(ptr %ctx, ptr %warp, <32 x i32> {a}, {common}, ptr {res})"), vector, n
         ), True
     a = _address(lo, i.args[1], "i64", vec=True)
-    if space in ("global", "const"):
+    if space in ("global", "const") and not strong:
         h = need(lo, f"global_ld_v_{suffix}", lambda m, name: access.global_v(m, name, nbytes, n, store=False))
         return _values(
             lo, lo.let(f"call {vector} @{h}(ptr %ctx, ptr %warp, <32 x i64> {a}, {common}, ptr {res})"), vector, n
         ), True
     h = (
-        access.slow(lo, "local", nbytes, n, store=False)
-        if space == "local"
+        access.slow(lo, space, nbytes, n, store=False, ordered=strong)
+        if space in ("local", "global")
         else access.generic_s(lo, nbytes, n, False, ordered)
     )
     lo.go_on_if(lo.let(f"call i1 @{h}(ptr %ctx, ptr %warp, <32 x i64> {a}, {common}, ptr {res})"))
@@ -229,15 +232,17 @@ def store(lo: Emitter, i: Ins) -> None:
     if space == "param":
         raise UnsupportedPtx(f"{i.op} to the kernel's own parameters", i.loc)
     _releases(lo, i)
+    ordering.before(lo, i)
     _store_memory(lo, i, space, *_elements(kind, _count(i)))
-    if _ORDERED & set(i.mods):
+    if ORDERED & set(i.mods):
         _synchronises(lo, i, i.args[0], clocks.WRITES)
 
 
 def _store_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> None:
     bits, insn = 8 * nbytes, lo.number(i)
     parts = _parts(i.args[1])
-    ordered = bool(_ORDERED & set(i.mods))
+    ordered = bool(ORDERED & set(i.mods))
+    strong = lo.communicates and is_strong(i)
     same_place = lo.is_uniform(i.args[0])
     uniform = same_place and all(lo.is_uniform(p) for p in parts)
     suffix = f"{nbytes}x{n}"
@@ -253,7 +258,8 @@ def _store_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> None:
         call = f"@{h}(ptr %ctx, ptr %warp, i64 {a}{_list(values, f'i{bits}')}, {common})"
     elif not vec and space == "global":
         a = _address(lo, i.args[0], "i64", vec=False)
-        h = need(lo, f"global_st_u_{suffix}", lambda m, name: access.global_u(m, name, nbytes, n, store=True))
+        h = need(lo, f"global_st{'o' * strong}_u_{suffix}",
+                 lambda m, name: access.global_u(m, name, nbytes, n, store=True, ordered=strong))  # fmt: skip
         call = f"@{h}(ptr %ctx, ptr %warp, i64 {a}{_list(values, f'i{bits}')}, {common})"
     elif not vec:
         a = _address(lo, i.args[0], "i32", vec=False)
@@ -269,7 +275,7 @@ def _store_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> None:
         h = need(lo, f"shared_st{'o' * ordered}_v_{suffix}",
                  lambda m, name: access.shared_v(m, name, nbytes, n, store=True, ordered=ordered))  # fmt: skip
         call = f"@{h}(ptr %ctx, ptr %warp, <32 x i32> {a}{_list(values, f'<32 x i{bits}>')}, {common}, ptr {_res(lo)})"
-    elif space in ("global", "const"):
+    elif space in ("global", "const") and not strong:
         a = _address(lo, i.args[0], "i64", vec=True)
         h = need(lo, f"global_st_v_{suffix}", lambda m, name: access.global_v(m, name, nbytes, n, store=True))
         call = f"@{h}(ptr %ctx, ptr %warp, <32 x i64> {a}{_list(values, f'<32 x i{bits}>')}, {common}, ptr {_res(lo)})"
@@ -280,8 +286,8 @@ def _store_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> None:
             p = lo.let(f"getelementptr i8, ptr {res}, i64 {k * L.LANES * nbytes}")
             lo.emit(f"store <32 x i{bits}> {v}, ptr {p}, align 4")
         h = (
-            access.slow(lo, "local", nbytes, n, True)
-            if space == "local"
+            access.slow(lo, space, nbytes, n, True, ordered=strong)
+            if space in ("local", "global")
             else access.generic_s(lo, nbytes, n, True, ordered)
         )
         call = f"@{h}(ptr %ctx, ptr %warp, <32 x i64> {a}, {common}, ptr {res})"
@@ -350,6 +356,7 @@ def fence(lo: Emitter, i: Ins) -> None:
     """Memory is consistent: a fence matters to the search for races only."""
     if not lo.shape.single and "proxy" not in i.mods:
         lo.emit(f"call void @{clocks.fence(lo)}(ptr %ctx, ptr %warp)")
+    ordering.fence(lo, i)
 
 
 def _releases(lo: Emitter, i: Ins) -> None:

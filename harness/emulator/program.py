@@ -21,6 +21,7 @@ from harness.emulator import (
     ops_video,
     ops_warp,
     schedule,
+    sharing,
     ssa,
     uniform,
 )
@@ -69,6 +70,11 @@ class Compiled:
     granule: int
     exact: bool
     copies: bool
+
+    @cached_property
+    def communicates(self) -> bool:
+        """Whether its blocks can wait for each other."""
+        return sharing.communicates(self.function)
 
     @cached_property
     def run_blocks(self) -> Callable[[int], int]:

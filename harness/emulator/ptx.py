@@ -433,10 +433,21 @@ class _Parser:
         file, line, column = int(m[1]), int(m[2]), int(m[3])
         parent = None
         if m[4]:
-            key = (int(m[4]), int(m[5]), int(m[6]))
-            parent = self.sites.get(key) or Loc(key[0], key[1])
+            parent = self._site(int(m[4]), int(m[5]), int(m[6]))
         self.loc = Loc(file, line, parent)
         self.sites[file, line, column] = self.loc
+
+    def _site(self, file: int, line: int, column: int) -> Loc:
+        """A call site: as it was named last, or else as it is named further down, since blocks are not in the order of
+        the source."""
+        place = (file, line, column)
+        if place not in self.sites:
+            self.sites[place] = Loc(file, line)  # should it refer to itself
+            numbers = r"\s+(\d+)\s+(\d+)\s+(\d+)"
+            later = re.compile(rf"\.loc\s+{file}\s+{line}\s+{column}\s*,[^\n]*inlined_at{numbers}")
+            if m := later.search(self.text, self.pos):
+                self.sites[place] = Loc(file, line, self._site(int(m[1]), int(m[2]), int(m[3])))
+        return self.sites[place]
 
     def _statement(self, text: str) -> None:
         if not text:

@@ -1,7 +1,8 @@
 """The block scheduler, as LLVM IR: it runs blocks to their end, warp by warp, without leaving native code.
 
     @run_blocks(ctx) -> i32
-        take the next block number (shared by all workers) until none is left or `stop` is set
+        take the next block number (shared by all workers) until none is left or `stop` is set; a seed may have shuffled
+        their order, and that of the warps in a turn
         while warps of the block are running:
             call @kernel(ctx, warp) for each running warp; by what it returns:
                 DONE     the warp has exited
@@ -10,6 +11,7 @@
                 FAULT    Context.fault_* says what; the run ends
                 CALL     an external call (single-thread mode); the run returns to Python and is resumed
             if none ran in a whole turn, none ever will again: a deadlock, or a barrier that exited threads never reach
+            if all that ran have given way, and blocks may wait for each other: return, and be called again later
 
 A completed barrier orders what its warps did before it (access/clocks.py).
 """
@@ -21,21 +23,23 @@ from harness.emulator.access import clocks
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import Context, Warp
 
+_IDLE_TURNS = 1000  # in vain, before waiting for an mbarrier counts as a deadlock
 _NO_VOTES = (("red_popc", "0"), ("red_and", "1"), ("red_or", "0"))  # of a bar.red before anyone has arrived
 
 
 def scheduler_ir() -> str:
-    """IR of @run_blocks(ptr ctx) -> i32: DONE, FAULT or CALL. Needs @kernel(ptr, ptr) -> i32 in the module."""
+    """IR of @run_blocks(ptr ctx) -> i32: DONE, FAULT, CALL or ASIDE. Needs @kernel(ptr, ptr) -> i32 in the module."""
     a = Fn()
     a("define i32 @run_blocks(ptr %ctx) {")
-    a("entry:\n  %w = alloca i32\n  %v = alloca i32\n  %ran = alloca i32\n  %out = alloca i32")
+    a("entry:\n  %w = alloca i32\n  %i = alloca i32\n  %v = alloca i32\n  %ran = alloca i32\n  %out = alloca i32")
+    a("  %progress = alloca i32\n  %busy = alloca i32\n  %idle_turns = alloca i32\n  store i32 0, ptr %idle_turns")
     nw = a.get("%ctx", Context, "nwarps")
     warps = a.let(f"inttoptr i64 {a.get('%ctx', Context, 'warps')} to ptr")
     stride = a.get("%ctx", Context, "warp_stride")
     stop = a.let(f"inttoptr i64 {a.get('%ctx', Context, 'stop')} to ptr")
     nextp = a.let(f"inttoptr i64 {a.get('%ctx', Context, 'next_block')} to ptr")
     total = a.get("%ctx", Context, "nblocks")
-    # Resuming after CALL: the block is still there.
+    # Resuming after CALL or ASIDE: the block is still there.
     block = a.get("%ctx", Context, "block")
     a(f"  %resuming = icmp ne i64 {block}, -1\n  br i1 %resuming, label %turn, label %take")
     _take_block(a, stop, nextp, total, nw)
@@ -58,7 +62,11 @@ def _take_block(a: Fn, stop: str, nextp: str, total: str, nw: str) -> None:
     a.put("%ctx", Context, "block", "-1")
     a("  ret i32 0")
     a("begin:")
+    scaled = a.let(f"mul i64 {n}, {a.get('%ctx', Context, 'order_step')}")
+    moved = a.let(f"add i64 {scaled}, {a.get('%ctx', Context, 'order_first')}")
+    n = a.let(f"urem i64 {moved}, {total}")
     a.put("%ctx", Context, "block", n)
+    _enter_grid(a, n)
     nx = a.let(f"zext i32 {a.get('%ctx', Context, 'nctaid_x')} to i64")
     ny = a.let(f"zext i32 {a.get('%ctx', Context, 'nctaid_y')} to i64")
     x = a.let(f"urem i64 {n}, {nx}")
@@ -108,6 +116,14 @@ def _start_clock(a: Fn) -> None:
     nbytes = (L.MAX_BARRIERS + L.SYNC_SLOTS) * clocks.CLOCK_BYTES
     a.when(a.let(f"icmp ne ptr {kept}, null"),
            lambda: a(f"  call void @llvm.memset.p0.i64(ptr {kept}, i8 0, i64 {nbytes}, i1 false)"))  # fmt: skip
+def _enter_grid(a: Fn, n: str) -> None:
+    """What the block is to others: its tag, and what is ordered before it, which is all of the older launches."""
+    number = a.let(f"trunc i64 {a.let(f'add i64 {n}, 1')} to i32")
+    doubled = a.let(f"shl i32 {number}, 1")
+    a.put("%ctx", Context, "block_tag", a.let(f"add i32 {a.get('%ctx', Context, 'race_base')}, {doubled}"))
+    a.put("%ctx", Context, "seen_time", a.get("%ctx", Context, "start_time"))
+    for name in ("pending_time", "fence_time"):
+        a.put("%ctx", Context, name, "0")
 
 
 def _warp(a: Fn, warps: str, stride: str, w: str) -> str:
@@ -145,9 +161,14 @@ def _meet(a: Fn, p: str, w: str, nw: str, now: str) -> None:
 
 
 def _turn(a: Fn, warps: str, stride: str, nw: str, stop: str) -> None:
-    a("turn:\n  store i32 0, ptr %w\n  store i32 0, ptr %ran\n  store i32 0, ptr %out\n  br label %each")
-    a("each:")
-    w = a.let("load i32, ptr %w")
+    a("turn:\n  store i32 0, ptr %i\n  store i32 0, ptr %ran\n  store i32 0, ptr %out")
+    a.put("%ctx", Context, "moved", "0")
+    a(f"  store i32 {a.get('%ctx', Context, 'progress')}, ptr %progress\n  store i32 0, ptr %busy")
+    a("  br label %each\neach:")
+    step = a.let(f"mul i32 {a.let('load i32, ptr %i')}, {a.get('%ctx', Context, 'warp_step')}")
+    place = a.let(f"add i32 {step}, {a.get('%ctx', Context, 'warp_first')}")
+    w = a.let(f"urem i32 {place}, {nw}")
+    a(f"  store i32 {w}, ptr %w")
     p = _warp(a, warps, stride, w)
     state = a.get(p, Warp, "state")
     a(f"  %is_running = icmp eq i32 {state}, {L.RUN}\n  br i1 %is_running, label %go, label %idle")
@@ -165,13 +186,18 @@ def _turn(a: Fn, warps: str, stride: str, nw: str, stop: str) -> None:
     over = a.let(f"icmp sgt i64 {used}, {a.get('%ctx', Context, 'budget')}")
     s = a.let(f"load atomic i32, ptr {stop} monotonic, align 4")
     halted = a.let(f"icmp ne i32 {s}, 0")
+    acted = a.let(f"zext i1 {a.let(f'icmp ne i32 %rc, {L.YIELD}')} to i32")
+    a.put("%ctx", Context, "moved", a.let(f"or i32 {acted}, {a.get('%ctx', Context, 'moved')}"))
     a(f"  switch i32 %rc, label %fault [i32 {L.DONE}, label %done i32 {L.BARRIER}, label %arrive "
       f"i32 {L.YIELD}, label %yielded i32 {L.CALL}, label %call]")  # fmt: skip
     a("fault:\n  ret i32 3\ncall:\n  ret i32 4")
     a("done:")
     a.put(p, Warp, "state", str(L.EXITED))
     a("  br label %advance")
-    a(f"yielded:\n  br i1 {halted}, label %halt, label %check_budget")
+    a("yielded:")
+    waits = a.let(f"icmp ne i32 {a.get(p, Warp, 'resting')}, 0")
+    busy = a.let(f"select i1 {waits}, i32 {a.let('load i32, ptr %busy')}, i32 1")
+    a(f"  store i32 {busy}, ptr %busy\n  br i1 {halted}, label %halt, label %check_budget")
     a(f"check_budget:\n  br i1 {over}, label %exhausted, label %advance")
     for label, kind in (("exhausted", L.F_BUDGET), ("halt", L.F_STOPPED)):
         a(f"{label}:")
@@ -179,17 +205,36 @@ def _turn(a: Fn, warps: str, stride: str, nw: str, stop: str) -> None:
         a.put("%ctx", Context, "fault_warp", w)
         a("  ret i32 3")
     a("advance:")
-    w1 = a.let("load i32, ptr %w")
+    w1 = a.let("load i32, ptr %i")
     w2 = a.let(f"add i32 {w1}, 1")
     a(
-        f"  store i32 {w2}, ptr %w\n  %each_more = icmp ult i32 {w2}, {nw}\n"
+        f"  store i32 {w2}, ptr %i\n  %each_more = icmp ult i32 {w2}, {nw}\n"
         "  br i1 %each_more, label %each, label %after"
     )
-    a("after:\n  %any = load i32, ptr %ran\n  %anyb = icmp ne i32 %any, 0\n  br i1 %anyb, label %turn, label %all_out")
+    a("after:\n  %any = load i32, ptr %ran\n  %anyb = icmp ne i32 %any, 0")
+    a("  br i1 %anyb, label %next_turn, label %all_out\nnext_turn:")
+    _count_idle_turn(a)
+    aside = a.let(f"icmp eq i32 {a.get('%ctx', Context, 'moved')}, 0")
+    may = a.let(f"icmp ne i32 {a.get('%ctx', Context, 'sets_aside')}, 0")
+    a(f"  br i1 {a.let(f'and i1 {aside}, {may}')}, label %aside, label %turn\naside:\n  ret i32 {L.ASIDE}")
     a(
         f"all_out:\n  %outs = load i32, ptr %out\n  %all = icmp eq i32 %outs, {nw}\n"
         "  br i1 %all, label %take, label %stuck"
     )
+
+
+def _count_idle_turn(a: Fn) -> None:
+    """A turn in which all that ran was waiting for an mbarrier in vain; after many of them nobody will ever arrive.
+    (Not the first: a loop may give up waiting. Blocks that talk to others may wait for those.)"""
+    nothing = a.let(f"or i32 {a.get('%ctx', Context, 'moved')}, {a.let('load i32, ptr %busy')}")
+    nothing = a.let(f"or i32 {nothing}, {a.get('%ctx', Context, 'sets_aside')}")
+    before = a.let("load i32, ptr %progress")
+    same = a.let(f"icmp eq i32 {before}, {a.get('%ctx', Context, 'progress')}")
+    idle = a.let(f"and i1 {same}, {a.let(f'icmp eq i32 {nothing}, 0')}")
+    turns = a.let(f"add i32 {a.let('load i32, ptr %idle_turns')}, 1")
+    turns = a.let(f"select i1 {idle}, i32 {turns}, i32 0")
+    a(f"  store i32 {turns}, ptr %idle_turns")
+    a(f"  br i1 {a.let(f'icmp ugt i32 {turns}, {_IDLE_TURNS}')}, label %stuck, label %goes_on\ngoes_on:")
 
 
 def _warps_of(a: Fn, threads: str, nw: str) -> str:
@@ -296,6 +341,6 @@ def _forget_barrier(a: Fn, number: str) -> None:
 
 def _stuck(a: Fn, warps: str, stride: str, nw: str) -> None:
     a("stuck:")
-    exited = a.let("icmp ne i32 %outs, 0")
+    exited = a.let(f"icmp ne i32 {a.let('load i32, ptr %out')}, 0")
     a.put("%ctx", Context, "fault_kind", a.let(f"select i1 {exited}, i32 {L.F_BARRIER_EXITED}, i32 {L.F_DEADLOCK}"))
     a("  ret i32 3")

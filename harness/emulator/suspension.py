@@ -66,8 +66,16 @@ class Suspender(Emitter):
 
     def _note_place(self, i: Ins | None) -> None:
         """Remember where a warp leaves: for the message if its budget is used up, and which call it makes."""
-        pointer = self.field_pointer("%ctx", Context, "fault_insn", self.lines)
-        self.emit(f"store i32 {self.number(i or Ins('nop', ()))}, ptr {pointer}")
+        number = self.number(i or Ins("nop", ()))
+        for base, structure, name in (("%ctx", Context, "fault_insn"), ("%warp", Warp, "wait_insn")):
+            self.emit(f"store i32 {number}, ptr {self.field_pointer(base, structure, name, self.lines)}")
+
+    def rest(self, polls: int = 1) -> None:
+        """See Emitter.rest."""
+        left, debt = self.let("load i64, ptr %fuel"), self.let("load i64, ptr %debt")
+        share = left if polls == 1 else self.let(f"sdiv i64 {self.context('fuel_slice')}, {polls}")
+        self.emit(f"store i64 {self.let(f'sub i64 {left}, {share}')}, ptr %fuel")
+        self.emit(f"store i64 {self.let(f'add i64 {debt}, {share}')}, ptr %debt")
 
     def _slot(self, key: str, kind: str) -> int:
         """Offset of a value's place in the frame."""
@@ -184,6 +192,8 @@ class Suspender(Emitter):
         return [
             *lines,
             f"  %f{self.n} = load i64, ptr %fuel",
-            f"  store i64 %f{self.n}, ptr {left}",
+            f"  %d{self.n} = load i64, ptr %debt",
+            f"  %l{self.n} = add i64 %f{self.n}, %d{self.n}",
+            f"  store i64 %l{self.n}, ptr {left}",
             f"  ret i32 {code}",
         ]

@@ -32,6 +32,7 @@ class Worker:
         c.ntid_x, c.ntid_y, c.ntid_z = block
         c.dynamic_shared = dynamic_shared
         c.fuel_slice = FUEL_SLICE
+        c.order_step = c.warp_step = 1
         c.block = NO_BLOCK
 
     def _make_shared(self, nbytes: int) -> None:
@@ -83,6 +84,15 @@ class Worker:
         c.hazards, c.max_hazards = ctypes.addressof(self.hazards), MAX_HAZARDS
         c.history = self._history.ctypes.data
         c.seen = ctypes.addressof(self._seen)
+
+    @property
+    def nbytes(self) -> int:
+        """Of the arrays whose size depends on the block."""
+        return int(self._memory.nbytes + self._shared.nbytes + sum(s.nbytes for s in self._shadow))
+
+    def state(self) -> list[np.ndarray]:
+        """What decides how the block goes on: warps, frames, local and shared memory."""
+        return [np.ctypeslib.as_array(self.warps).view(np.uint8), self._memory, self._shared]
 
     def begin(self) -> None:
         """Forget the last launch's findings and counts."""

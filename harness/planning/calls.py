@@ -77,6 +77,7 @@ _USER_NAMES = {
     "judge_device_name": "cudaGetDeviceProperties",
     "judge_event_elapsed": "cudaEventElapsedTime",
     "judge_launch_kernel": "cudaLaunchKernel",
+    "judge_launch_cooperative": "cudaLaunchCooperativeKernel",
     "judge_occupancy_block_size": "cudaOccupancyMaxPotentialBlockSize",
     "judge_exit": "exit",
     "judge_calloc": "calloc",

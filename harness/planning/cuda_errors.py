@@ -15,6 +15,7 @@ class CudaError(IntEnum):
     INVALID_DEVICE_FUNCTION = 98
     INVALID_DEVICE = 101
     INVALID_RESOURCE_HANDLE = 400
+    COOPERATIVE_LAUNCH_TOO_LARGE = 720
 
 
 _TEXTS = {
@@ -25,6 +26,10 @@ _TEXTS = {
     CudaError.INVALID_DEVICE_FUNCTION: ("cudaErrorInvalidDeviceFunction", "invalid device function"),
     CudaError.INVALID_DEVICE: ("cudaErrorInvalidDevice", "invalid device ordinal"),
     CudaError.INVALID_RESOURCE_HANDLE: ("cudaErrorInvalidResourceHandle", "invalid resource handle"),
+    CudaError.COOPERATIVE_LAUNCH_TOO_LARGE: (
+        "cudaErrorCooperativeLaunchTooLarge",
+        "too many blocks in cooperative launch",
+    ),
 }
 
 

@@ -1,8 +1,9 @@
-"""<<<>>>, cudaLaunchKernel, and what solve() sets and asks of a kernel."""
+"""<<<>>>, cudaLaunchKernel, cooperative launches, and what solve() sets and asks of a kernel."""
 
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 from harness.devices.names import readable
 from harness.emulator.host import HostFault
@@ -10,7 +11,13 @@ from harness.plan import Launch
 from harness.planning.api import HostApi, Kernel
 from harness.planning.calls import OK, HostCall, Table, i32, registrar, u, u64
 from harness.planning.cuda_errors import CudaError, error_string
-from harness.planning.launch_rules import blocks_per_sm, default_shared_limit, optin_shared_limit, refusal
+from harness.planning.launch_rules import (
+    blocks_per_sm,
+    cooperative_refusal,
+    default_shared_limit,
+    optin_shared_limit,
+    refusal,
+)
 from harness.verdict import FindingKind
 
 _POINTER_BYTES = 8
@@ -40,13 +47,19 @@ def _launch(api: HostApi, call: HostCall) -> bytes:
     return _issue(api, call, launch, call.read(buffer, nbytes), u(call.args[1]))
 
 
-@handles("judge_launch_kernel")
+@handles("judge_launch_kernel", "judge_launch_cooperative")
 def _launch_kernel(api: HostApi, call: HostCall) -> bytes:
     function, gx, gy, gz, bx, by, bz, table, shared, stream = map(u, call.args)
     found = _prepare(api, call, function, (gx, gy, gz), (bx, by, bz), shared)
     if found is None:
         return i32(api.last_error)
     launch, kernel = found
+    if call.name == "judge_launch_cooperative":
+        refused = cooperative_refusal(kernel, launch.grid, launch.block, shared, api.card)
+        if refused:
+            _refuse(api, call, refused.code, refused.reason, launch.kernel)
+            return i32(api.last_error)
+        launch = replace(launch, cooperative=True)
     args = bytearray(kernel.param_bytes)
     for index, param in enumerate(kernel.params):
         value = u(call.read(table + 8 * index, 8))
@@ -77,7 +90,7 @@ def _issue(api: HostApi, call: HostCall, launch: Launch, args: bytes, stream: in
         return i32(api.last_error)
     _check_freed(api, call, launch, args)
     _check_host(api, call, launch, args)
-    api.add(Launch(launch.kernel, launch.grid, launch.block, launch.shared_bytes, args, launch.line), call)
+    api.add(replace(launch, args=args), call)
     return OK
 
 

@@ -48,6 +48,20 @@ def refusal(
     return _shared(kernel, dynamic_shared, shared_limit, card)
 
 
+def cooperative_refusal(
+    kernel: KernelFacts, grid: Dim3, block: Dim3, dynamic_shared: int, card: Card
+) -> Refusal | None:
+    """The refusal of a cooperative launch: all of its blocks must be resident at the same time."""
+    each = blocks_per_sm(kernel, prod(block), dynamic_shared, card)
+    if prod(grid) <= each * card.sms:
+        return None
+    reason = (
+        f"{prod(grid)} blocks, but {card.name} holds {each * card.sms} of them at once "
+        f"({each} on each of {card.sms} multiprocessors); the grid of a cooperative launch must fit"
+    )
+    return Refusal(CudaError.COOPERATIVE_LAUNCH_TOO_LARGE, reason)
+
+
 def default_shared_limit(kernel: KernelFacts, card: Card) -> int:
     """Dynamic shared memory in bytes that a launch may ask for without cudaFuncSetAttribute."""
     return max(card.shared_per_block - kernel.static_shared_bytes, 0)

@@ -21,8 +21,8 @@ def as_dict(report: Report) -> dict[str, Any]:
     """The report's fields in the order in which they are documented, with `schema` first."""
     fields = dataclasses.asdict(dataclasses.replace(report, cases=()))
     fields["cases"] = [_case(case) for case in report.cases]
-    order = ("schema", "problem", "submission", "device", "dtype", "seed", "verdict", "score", "cases", "findings")
-    return {name: fields[name] for name in (*order, "compile", "seconds")}
+    order = ("schema", "problem", "submission", "device", "dtype", "seed", "schedule", "verdict", "score", "cases")
+    return {name: fields[name] for name in (*order, "findings", "compile", "seconds")}
 
 
 def _case(case: CaseResult) -> dict[str, Any]:

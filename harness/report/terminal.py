@@ -173,4 +173,6 @@ def _last_line(report: Report) -> Text:
     if report.device:
         line.append(f"  on {printable(report.device)}")
     line.append(f"  in {report.seconds:.1f} s  seed {report.seed}")
+    if report.schedule is not None:
+        line.append(f"  schedule {report.schedule}")
     return line

@@ -33,6 +33,9 @@ __device__ size_t judge_total_memory();
 __device__ void judge_device_name(char* name, size_t size);
 __device__ cudaError_t judge_launch_kernel(const void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                            unsigned by, unsigned bz, void** args, size_t shared, cudaStream_t stream);
+__device__ cudaError_t judge_launch_cooperative(const void* function, unsigned gx, unsigned gy, unsigned gz,
+                                                unsigned bx, unsigned by, unsigned bz, void** args, size_t shared,
+                                                cudaStream_t stream);
 __device__ cudaError_t judge_occupancy_block_size(int* min_grid, int* block, const void* function, size_t shared,
                                                   int limit);
 }
@@ -131,6 +134,12 @@ JUDGE_HOST cudaError_t cudaLaunchKernel(F function, dim3 grid, dim3 block, void*
                                        cudaStream_t stream = 0) {
   return judge_launch_kernel((const void*)function, grid.x, grid.y, grid.z, block.x, block.y, block.z, args, shared,
                              stream);
+}
+template <typename F>
+JUDGE_HOST cudaError_t cudaLaunchCooperativeKernel(F function, dim3 grid, dim3 block, void** args, size_t shared = 0,
+                                                  cudaStream_t stream = 0) {
+  return judge_launch_cooperative((const void*)function, grid.x, grid.y, grid.z, block.x, block.y, block.z, args,
+                                  shared, stream);
 }
 
 // Streams and events: accepted, ordered as issued, never timed.

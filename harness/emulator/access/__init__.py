@@ -14,12 +14,12 @@ races) are recorded by @hazard and do not stop the run.
 
 from harness.emulator.access.base import Needs, fault, first_lane, hazard, need, reject, values_type, within
 from harness.emulator.access.generic import generic_s, single_u
-from harness.emulator.access.global_memory import Entry, global_u, global_v
+from harness.emulator.access.global_memory import Entry, global_u, global_v, meet
 from harness.emulator.access.local_memory import local_u
 from harness.emulator.access.shared_memory import Shared, shared_atomic, shared_u, shared_v
 from harness.emulator.access.slow import slow
 
 __all__ = [
-    "Entry", "Needs", "Shared", "fault", "first_lane", "generic_s", "global_u", "global_v", "hazard", "local_u", "need",
-    "reject", "shared_atomic", "shared_u", "shared_v", "single_u", "slow", "values_type", "within",
+    "Entry", "Needs", "Shared", "fault", "first_lane", "generic_s", "global_u", "global_v", "hazard", "local_u", "meet",
+    "need", "reject", "shared_atomic", "shared_u", "shared_v", "single_u", "slow", "values_type", "within",
 ]  # fmt: skip

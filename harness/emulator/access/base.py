@@ -19,6 +19,9 @@ class Needs(Protocol):
     granule: int  # bytes of shared memory that the shadow tells apart: the kernel's smallest access
     exact: bool  # whether the kernel synchronises by other means than __syncthreads() and __syncwarp()
     restarts: bool  # whether a warp's interval may change while its function runs
+    communicates: bool  # whether blocks can wait for each other (sharing.py)
+    unit: int  # bytes that one entry of the shadow of global memory stands for
+    alone: bool  # one thread without blocks: solve()
 
 
 def need(m: Needs, name: str, build: Callable[[Needs, str], str]) -> str:

@@ -1,10 +1,11 @@
-"""Global and constant memory: the buffer table, bounds, the shadow of what was written."""
+"""Global and constant memory: the buffer table, bounds, the shadows of what was written and by which block."""
 
 from __future__ import annotations
 
 import ctypes
 
 from harness.emulator import layout as L
+from harness.emulator.access import blocks
 from harness.emulator.access.base import (
     Needs,
     copy_elements,
@@ -49,9 +50,12 @@ class Entry:
         self.host = f.get(row, BufferEntry, "host", pointer=True, constant=True)
         self.shadow = f.get(row, BufferEntry, "shadow", pointer=True, constant=True)
         self.tracked = f.let(f"icmp ne ptr {self.shadow}, null")
+        self.watch = f.get(row, BufferEntry, "watch", pointer=True, constant=True)
+        self.watched = f.let(f"icmp ne ptr {self.watch}, null")  # tracked, or searched for races, or both
 
 
-def global_u(m: Needs, name: str, nbytes: int, n: int, store: bool) -> str:
+def global_u(m: Needs, name: str, nbytes: int, n: int, store: bool, ordered: bool = False) -> str:
+    """ordered: a strong access (volatile, relaxed, acquire, release)."""
     bits, total = 8 * nbytes, nbytes * n
     kind = "i1" if store else values_type(bits, n, vector=False)
     operands = "".join(f", i{bits} %v{k}" for k in range(n)) if store else ""
@@ -59,6 +63,8 @@ def global_u(m: Needs, name: str, nbytes: int, n: int, store: bool) -> str:
         f"define internal {kind} @{name}(ptr %ctx, ptr %warp, i64 %a{operands}, i32 %mask, i32 %insn) {inlined(m)} {{"
     )
     f("entry:")
+    if store:
+        f("  %new = alloca [16 x i8]")
     e = Entry(f, "%a", store)
     rel = f.let(f"sub i64 %a, {e.base}")
     ok = within(f, rel, total, e.size, total, "%a")
@@ -71,21 +77,45 @@ def global_u(m: Needs, name: str, nbytes: int, n: int, store: bool) -> str:
     ones = int.from_bytes(b"\1" * words, "little")
     places = [p] + [f.let(f"getelementptr i8, ptr {p}, i64 {k * nbytes}") for k in range(1, n)]
     if store:
+
+        def note() -> None:
+            f.when(e.tracked, lambda: f(f"  store i{8 * words} {ones}, ptr {word}, align 1"))
+            for k in range(n):
+                q = f.let(f"getelementptr i8, ptr %new, i64 {k * nbytes}")
+                f(f"  store i{bits} %v{k}, ptr {q}, align 1")
+            meet(m, f, e, rel, total, first_lane(f), "%a", store, ordered, ("%new", p))
+
+        f.when(e.watched, note)
         for k, q in enumerate(places):
             f(f"  store i{bits} %v{k}, ptr {q}, align {nbytes}")
-        f.when(e.tracked, lambda: f(f"  store i{8 * words} {ones}, ptr {word}, align 1"))
         f("  ret i1 true")
         return f.text()
     values = [f.let(f"load i{bits}, ptr {q}, align {nbytes}") for q in places]
 
     def check() -> None:
+        meet(m, f, e, rel, total, first_lane(f), "%a", store, ordered)
+        f.when(e.tracked, check_written)
+
+    def check_written() -> None:
         state = f.let(f"load i{8 * words}, ptr {word}, align 1")
         bad = f.let(f"icmp ne i{8 * words} {state}, {ones}")
         f.when(bad, lambda: hazard(m, f, L.H_UNINIT_GLOBAL, first_lane(f), "%a"), likely=False)
 
-    f.when(e.tracked, check)
+    f.when(e.watched, check)
     give(f, kind, values, [f"i{bits}"] * n, "true")
     return f.text()
+
+
+def meet(m: Needs, f: Fn, e: Entry, offset: str, nbytes: int, lane: str, address: str, store: bool, ordered: bool,
+          data: tuple[str, str] = ("null", "null")) -> None:  # fmt: skip
+    """One thread's access, as other blocks see it. `data`: pointers to the new bytes of a store and to the old ones."""
+    if m.alone:
+        return
+    strong = ordered and m.communicates
+    what = f"{'strong_' if strong else ''}{'st' if store else 'ld'}"
+    blocks.words(m, f, e.watch, offset, nbytes, lane, address, what, *data)
+    if strong:
+        blocks.strong_access(m, f, address, store)
 
 
 def global_v(m: Needs, name: str, nbytes: int, n: int, store: bool) -> str:
@@ -105,16 +135,21 @@ def global_v(m: Needs, name: str, nbytes: int, n: int, store: bool) -> str:
     rel = f.let(f"sub i64 {a0}, {e.base}")
     ok = within(f, rel, span_of(f, first, total, "i64"), e.size, total, a0)
     if total < 4:  # the shadow counts words; part-words go the slow way
-        ok = f.let(f"and i1 {ok}, {f.let(f'icmp eq ptr {e.shadow}, null')}")
+        ok = f.let(f"and i1 {ok}, {f.let(f'icmp eq ptr {e.watch}, null')}")
     f(f"  br i1 {ok}, label %good, label %slow, !prof !2\ngood:")
     lead = f.let(f"sub i64 {start}, {e.base}")
     p = f.let(f"getelementptr i8, ptr {e.host}, i64 {lead}")
     words = max(1, total // 4)
     values = [f"%v{k}" for k in range(n)]
+    if total >= 4:
+        f(f"  br i1 {e.watched}, label %watched, label %move\nwatched:")
+        if not m.alone:
+            free = blocks.line(m, f, e.watch, rel, span_of(f, first, total, "i64"), first, total, store)
+            f(f"  br i1 {free}, label %free, label %slow\nfree:")
+        f.when(e.tracked, lambda: _mark_line(f, e, lead, words) if store else _check_line(m, f, e, lead, words))
+        f("  br label %move\nmove:")
     if store:
         masked_store(f, p, values, bits, total)
-        if total >= 4:
-            f.when(e.tracked, lambda: _mark_line(f, e, lead, words))
         f("  ret i1 true\nslow:")
         for k in range(n):
             f(f"  store {vt} %v{k}, ptr {f.let(f'getelementptr i8, ptr %res, i64 {k * LANES * nbytes}')}, align 4")
@@ -123,8 +158,6 @@ def global_v(m: Needs, name: str, nbytes: int, n: int, store: bool) -> str:
         return f.text()
     _prefetch(f, p)
     values = masked_load(f, p, bits, n, total)
-    if total >= 4:
-        f.when(e.tracked, lambda: _check_line(m, f, e, lead, words))
     give(f, kind, values, [vt] * n, "true")
     f("slow:")
     done = f.let(f"call i1 @{slow(m, 'global', nbytes, n, store)}({SLOW_OPERANDS.format(address='%a')})")
@@ -178,7 +211,16 @@ def _global_lane(
     e = Entry(f, a, store)
     rel = f.let(f"sub i64 {a}, {e.base}")
     reject(m, f, within(f, rel, total, e.size, total, a), lane, a, total)
-    copy_elements(f, f.let(f"getelementptr i8, ptr {e.host}, i64 {rel}"), places, nbytes, store)
+    here = f.let(f"getelementptr i8, ptr {e.host}, i64 {rel}")
+
+    def note() -> None:
+        for k, place in enumerate(places):
+            offset, address, old = rel, a, here
+            if k:
+                offset, address = (f.let(f"add i64 {x}, {k * nbytes}") for x in (rel, a))
+                old = f.let(f"getelementptr i8, ptr {here}, i64 {k * nbytes}")
+            meet(m, f, e, offset, nbytes, lane, address, store, ordered, (place, old))
+        f.when(e.tracked, shadow)
 
     def shadow() -> None:
         first = f.let(f"getelementptr i8, ptr {e.shadow}, i64 {f.let(f'lshr i64 {rel}, 2')}")
@@ -190,19 +232,20 @@ def _global_lane(
                 unset = f.let(f"icmp eq i8 {f.let(f'load i8, ptr {q}')}, 0")
                 f.when(unset, lambda: hazard(m, f, L.H_UNINIT_GLOBAL, lane, a), likely=False)
 
-    f.when(e.tracked, shadow)
+    f.when(e.watched, note)
+    copy_elements(f, here, places, nbytes, store)
 
 
 def _global_gather(m: Needs, f: Fn, nbytes: int, store: bool, ordered: bool) -> None:
-    """All running lanes read one initialised buffer, in bounds and aligned: one gather."""
-    if store or nbytes not in (4, 8):
+    """All running lanes read one input, in bounds and aligned: one gather."""
+    if store or ordered or nbytes not in (4, 8):
         return
     bits = 8 * nbytes
     first = first_lane(f)
     a0 = f.let(f"extractelement <32 x i64> %a, i32 {first}")
     e = Entry(f, a0, store=False)
     roomy = f.let(f"icmp uge i64 {e.size}, {nbytes}")
-    plain = f.let(f"and i1 {roomy}, {f.let(f'icmp eq ptr {e.shadow}, null')}")
+    plain = f.let(f"and i1 {roomy}, {f.let(f'icmp eq ptr {e.watch}, null')}")
     gather, check, lanes = f.new_label(), f.new_label(), f.new_label()
     f(f"  br i1 {plain}, label %{check}, label %{lanes}\n{check}:")
     base = splat(f, e.base, "i64")

@@ -1,0 +1,32 @@
+// Fault: the ticket counter of a split-K merge is allocated and never set to zero: which block believes it is the last
+// depends on what memory held.
+// n = 512
+#include <cuda_runtime.h>
+
+constexpr int kThreads = 128;
+
+__global__ void row_sum(const float* in, float* out, float* partial, unsigned* ticket) {
+  __shared__ bool last;
+  float sum = in[blockIdx.x * kThreads + threadIdx.x];
+  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+  if (threadIdx.x % 32 == 0) partial[blockIdx.x * 4 + threadIdx.x / 32] = sum;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) last = atomicAdd(ticket, 1u) == gridDim.x - 1;  // expect: uninitialized_read
+  __syncthreads();
+  if (!last) return;
+  __threadfence();
+  float total = 0.f;
+  for (int i = 0; i < gridDim.x * 4; ++i) total += partial[i];
+  for (int i = threadIdx.x; i < gridDim.x * kThreads; i += kThreads) out[i] = total;
+}
+
+extern "C" void solve(const float* in, float* out, int n) {
+  float* partial;
+  unsigned* ticket;
+  cudaMalloc(&partial, n / 32 * sizeof(float));
+  cudaMalloc(&ticket, sizeof(unsigned));
+  row_sum<<<n / kThreads, kThreads>>>(in, out, partial, ticket);
+  cudaFree(partial);
+  cudaFree(ticket);
+}
