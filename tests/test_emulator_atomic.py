@@ -286,6 +286,16 @@ def test_clocks_grow_from_reading_to_reading(level: str) -> None:
     assert ran.arrays[1][3] == 1
 
 
+def test_clocks_do_not_run_backwards_over_a_sleep() -> None:
+    text = """__global__ void k(long long* out, int n) { long long last = clock64(), least = 1 << 30;
+        for (int i = 0; i < n; ++i) { __nanosleep(50); long long now = clock64(); if (now - last < least) least = now - last; last = now; }
+        out[threadIdx.x] = least; }"""
+    ran = run(text, [np.zeros(96, np.int64), 40], block=96)
+    assert ran.findings == []
+    assert ran.arrays[0].min() >= 1
+    assert ran.arrays[0].max() < 1000
+
+
 def test_a_warp_that_sleeps_is_woken_by_another() -> None:
     text = """__global__ void k(volatile int* flag, int* out) {
         if (threadIdx.x < 32) { while (*flag == 0) __nanosleep(20); out[threadIdx.x] = *flag; }
