@@ -68,7 +68,7 @@ def load(lo: Emitter, i: Ins) -> None:
     if space == "slot":
         _load_slot(lo, i, kind)
         return
-    nbytes, n = _elements(kind, _count(i))
+    nbytes, n = _elements(lo, kind, _count(i), i.args[0])
     bits = 8 * nbytes
     if space == "param":
         address = i.args[1]
@@ -88,9 +88,13 @@ def load(lo: Emitter, i: Ins) -> None:
         _put(lo, d, v, bits, vector, signed)
 
 
-def _elements(kind: str, count: int) -> tuple[int, int]:
+def _elements(lo: Emitter, kind: str, count: int, data: Operand) -> tuple[int, int]:
     """(bytes of an element, number of them) as memory is accessed: 128 bits are two words of 64."""
-    return (8, 2) if kind == "b128" else (SIZES[kind], count)
+    if kind != "b128":
+        return SIZES[kind], count
+    if not isinstance(data, Reg) or lo.types.get(data.name) != "b128":
+        raise UnsupportedPtx(f"instruction {lo.ins.op} of a register that is not of 128 bits", lo.ins.loc)
+    return 8, 2
 
 
 def _joined(lo: Emitter, values: list[str], vector: bool) -> str:
@@ -233,7 +237,7 @@ def store(lo: Emitter, i: Ins) -> None:
         raise UnsupportedPtx(f"{i.op} to the kernel's own parameters", i.loc)
     _releases(lo, i)
     ordering.before(lo, i)
-    _store_memory(lo, i, space, *_elements(kind, _count(i)))
+    _store_memory(lo, i, space, *_elements(lo, kind, _count(i), i.args[1]))
     if ORDERED & set(i.mods):
         _synchronises(lo, i, i.args[0], clocks.WRITES)
 
