@@ -7,10 +7,13 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 
+import numpy as np
 import pytest
 
 from tests import exact_float as exact
-from tests.ptx_table import BITS, Row, cells, check
+from tests import narrow_float as narrow
+from tests.emulator_kit import run
+from tests.ptx_table import BITS, Bits, Row, cells, check
 
 INTEGERS = ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
 FLOATS = ("f16", "f32", "f64")
@@ -76,7 +79,7 @@ def _integer_to_float_rows() -> list[Row]:
     rows = []
     for source in INTEGERS:
         for target in FLOATS:
-            for mode in ("rn", *DIRECTED) if target != "f16" else ("rn",):
+            for mode in ("rn", *DIRECTED):
                 model = partial(_whole, kind=target, mode=mode)
                 rows += [Row(f"cvt.{mode}.{target}.{source}", target, (source,), model)]
     return rows
@@ -119,14 +122,124 @@ def _float_rows() -> list[Row]:
     return rows
 
 
+HALVES = ("f16", "bf16")
+
+
+def _half_rows() -> list[Row]:
+    """To f16 and bf16 from every number and in every direction, NaNs as the cards write them."""
+    rows = []
+    for kind in HALVES:
+        for mode in ("rn", *DIRECTED):
+            for source in ("f32", "f64"):
+                rows += [Row(f"cvt.{mode}.{kind}.{source}", "b16", (source,), lambda a, k=kind, m=mode: Bits(narrow.half_pattern(a, k, m)))]
+            for source in INTEGERS:
+                rows += [Row(f"cvt.{mode}.{kind}.{source}", "b16", (source,), lambda a, k=kind, m=mode: Bits(narrow.half_pattern(Fraction(a), k, m)))]
+        for other in HALVES:
+            modes = ("rni", "rzi", "rmi", "rpi") if other == kind else ("rn", *DIRECTED)
+            rows += [Row(f"cvt.{mode}.{kind}.{other}", "b16", ("b16",), _between_halves(kind, other, mode)) for mode in modes]
+        for mode in ("rn", "rz"):
+            for relu, finite in ((True, False), (False, True), (True, True)):
+                name = f"cvt.{mode}{'.relu' * relu}{'.satfinite' * finite}.{kind}"
+                one = partial(_limited, kind=kind, mode=mode, relu=relu, finite=finite)
+                rows += [Row(f"{name}.f32", "b16", ("f32",), lambda a, f=one: Bits(f(a)))]
+                rows += [Row(f"{name}x2.f32", "b32", ("f32", "f32"), lambda a, b, f=one: Bits(f(a) << 16 | f(b)))]
+            pair = partial(_limited, kind=kind, mode=mode)
+            rows += [Row(f"cvt.{mode}.{kind}x2.f32", "b32", ("f32", "f32"), lambda a, b, f=pair: Bits(f(a) << 16 | f(b)))]
+        rows += [Row(f"cvt.sat.{kind}.{kind}", "b16", ("b16",), _between_halves(kind, kind, "sat"))]
+        rows += [Row(f"cvt.rn.sat.{kind}.f32", "b16", ("f32",), lambda a, k=kind: Bits(narrow.half_pattern(_unit(a), k)))]
+    return rows
+
+
+def _unit(a: float) -> float:
+    return 0.0 if math.isnan(a) or a <= 0 else min(a, 1.0)
+
+
+def _limited(a: float, kind: str, mode: str, relu: bool = False, finite: bool = False) -> int:
+    return narrow.half_pattern(narrow.limited(a, kind, relu, finite), kind, mode)
+
+
+def _between_halves(target: str, source: str, mode: str) -> Callable[[int], Bits]:
+    def convert(a: int) -> Bits:
+        value = narrow.half_value(a, source)
+        if mode == "sat":
+            return Bits(narrow.half_pattern(_unit(value), target))
+        if mode.endswith("i"):
+            return Bits(narrow.half_pattern(exact.integral(value, mode), target))
+        return Bits(narrow.half_pattern(value, target, mode))
+
+    return convert
+
+
+def _from_bfloat_rows() -> list[Row]:
+    rows = [Row(f"cvt.{kind}.bf16", kind, ("b16",), lambda a: narrow.half_value(a, "bf16")) for kind in ("f32", "f64")]
+    for target in INTEGERS:
+        for mode in ("rni", "rzi", "rmi", "rpi"):
+            model = _to_integer(target, "bf16", mode)
+            rows += [Row(f"cvt.{mode}.{target}.bf16", _register(target), ("b16",), lambda a, f=model: f(narrow.half_value(a, "bf16")))]
+    return rows
+
+
+def _eight_bit_rows() -> list[Row]:
+    rows = []
+    for kind in narrow.EIGHT:
+        for relu in (False, True):
+            name = f"cvt.rn.satfinite{'.relu' * relu}.{kind}x2"
+            one = partial(narrow.eight_pattern, kind=kind, relu=relu)
+            rows += [
+                Row(f"{name}.f32", "b16", ("f32", "f32"), lambda a, b, f=one: Bits(f(a) << 8 | f(b))),
+                Row(f"{name}.f16x2", "b16", ("b32",), lambda a, f=one: Bits(
+                    f(narrow.half_value(a >> 16, "f16")) << 8 | f(narrow.half_value(a, "f16")))),
+            ]  # fmt: skip
+    return rows
+
+
+def _tf32_rows() -> list[Row]:
+    rows = []
+    for mode, more in (("rna", ()), ("rna", ("satfinite",)), ("rn", ()), ("rz", ()), ("rn", ("relu",)), ("rn", ("satfinite", "relu"))):
+        def model(a: float, m: str = mode, relu: bool = "relu" in more, finite: bool = "satfinite" in more) -> Bits:
+            return Bits(narrow.tf32_pattern(narrow.limited(a, "tf32", relu, finite), m))
+
+        rows.append(Row(".".join(["cvt", mode, *more, "tf32", "f32"]), "b32", ("f32",), model))
+    return rows
+
+
 TABLES = {
     "integers": _integer_rows(),
     "to integer": _float_to_integer_rows(),
     "from integer": _integer_to_float_rows(),
     "floats": _float_rows(),
+    "halves": _half_rows(),
+    "from bfloat": _from_bfloat_rows(),
+    "eight bits": _eight_bit_rows(),
+    "tf32": _tf32_rows(),
 }
 
 
 @pytest.mark.parametrize(("table", "shape"), cells(TABLES))
 def test_conversions(table: str, shape: str, request: pytest.FixtureRequest) -> None:
     check(TABLES[table], shape, request)
+
+
+def test_every_half_as_eight_bits_and_every_pair_of_eight_bits_as_halves() -> None:
+    text = """#include <cuda_fp16.h>
+    __global__ void k(const unsigned* in, unsigned short (*narrow)[2], unsigned (*wide)[4]) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x; unsigned v = in[i]; unsigned short s = (unsigned short)i;
+        asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(narrow[i][0]) : "r"(v));
+        asm("cvt.rn.satfinite.e5m2x2.f16x2 %0, %1;" : "=h"(narrow[i][1]) : "r"(v));
+        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(wide[i][0]) : "h"(s));
+        asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(wide[i][1]) : "h"(s));
+        asm("cvt.rn.relu.f16x2.e4m3x2 %0, %1;" : "=r"(wide[i][2]) : "h"(s));
+        asm("cvt.rn.relu.f16x2.e5m2x2 %0, %1;" : "=r"(wide[i][3]) : "h"(s));
+    }"""
+    words = np.arange(65536, dtype=np.uint32)
+    ran = run(text, [words | words[::-1] << 16, np.zeros((65536, 2), np.uint16), np.zeros((65536, 4), np.uint32)], 256, 256)
+    assert ran.findings == []
+    halves = [narrow.half_value(h, "f16") for h in range(65536)]
+    for k, kind in enumerate(narrow.EIGHT):
+        one = np.array([narrow.eight_pattern(v, kind) for v in halves], np.uint16)
+        np.testing.assert_array_equal(ran.arrays[1][:, k], one | one[::-1] << 8)
+        for relu in (False, True):
+            values = [narrow.limited(narrow.eight_value(byte, kind), "f16", relu) for byte in range(256)]
+            one = np.array([narrow.half_pattern(v, "f16") for v in values], np.uint32)
+            pairs = np.arange(65536)
+            np.testing.assert_array_equal(ran.arrays[2][:, k + 2 * relu], one[pairs & 255] | one[pairs >> 8] << 16)

@@ -64,6 +64,10 @@ def _arithmetic(kind: str) -> list[Row]:
     return rows
 
 
+def _of_both_signs(size: float, a: float, b: float) -> float:
+    return math.copysign(size, math.copysign(1, a) * math.copysign(1, b))
+
+
 _TESTS = {
     "finite": lambda a, least: math.isfinite(a),
     "infinite": lambda a, least: math.isinf(a),
@@ -123,6 +127,8 @@ def _flushed(kind: str = "f32") -> list[Row]:
         Row("add.rz.sat.f32", kind, two, lambda a, b: _saturate(exact.add(a, b, kind, "rz"))),
         Row("add.ftz.sat.f32", kind, two, lambda a, b: _saturate(f(exact.add(f(a), f(b), kind)))),
         Row("min.NaN.f32", kind, two, lambda a, b: _minimum(a, b, True)),
+        Row("min.xorsign.abs.f32", kind, two, lambda a, b: _of_both_signs(_minimum(abs(a), abs(b)), a, b)),
+        Row("max.ftz.NaN.xorsign.abs.f32", kind, two, lambda a, b: _of_both_signs(-_minimum(-abs(f(a)), -abs(f(b)), True), a, b)),
         Row("max.NaN.f32", kind, two, lambda a, b: _maximum(a, b, True)),
     ]
 

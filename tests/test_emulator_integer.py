@@ -145,18 +145,52 @@ def _dot2(kind_a: str, kind_b: str, high: bool) -> Model:
     return lambda a, b, c: c + sum(part(a, k, 16, kind_a) * part(b, k + 2 * high, 8, kind_b) for k in range(2))
 
 
-def _differences(kind: str, total: bool) -> Model:
-    def model(a: int, b: int, c: int) -> int:
-        x, y = ([_signed(v >> 8 * k, 8) if kind == "s32" else v >> 8 * k & 255 for k in range(4)] for v in (a, b))
-        apart = [abs(p - q) for p, q in zip(x, y, strict=True)]
-        return c + sum(apart) if total else sum(v << 8 * k for k, v in enumerate(apart))
+def _mask(clamp: bool) -> Model:
+    """bmsk: which bits are at or above a, and below a + b."""
 
-    return model
+    def mask(a: int, b: int) -> int:
+        a, b = (a, b) if clamp else (a & 31, b & 31)
+        return sum(1 << k for k in range(32) if a <= k < a + b)
+
+    return mask
+
+
+def _extend(signed: bool, clamp: bool) -> Model:
+    def extend(a: int, n: int) -> int:
+        if clamp and n >= 32:
+            return a
+        n &= 31
+        return _signed(a & ((1 << n) - 1), n) if signed and n else a & ((1 << n) - 1)
+
+    return extend
+
+
+def _nth_bit(mask: int, base: int, n: int) -> int:
+    """fns, as the PTX ISA spells it."""
+    base &= 31
+    if n == 0:
+        return base if mask >> base & 1 else -1
+    count, step = abs(n), 1 if n > 0 else -1
+    while 0 <= base < 32:
+        count -= mask >> base & 1
+        if count == 0:
+            return base
+        base += step
+    return -1
+
+
+def _lookup_some(table: int, either: bool) -> Model:
+    def some(a: int, b: int, c: int) -> int:
+        value: int = _lookup(table)(a, b, c)
+        return value + 1 if ((value != 0) or (a < b) if either else (value != 0) and (a < b)) else value
+
+    return some
 
 
 def _packed(op: str, kind: str) -> Model:
     """An operation on each half of a word."""
-    models: dict[str, Model] = {"add": lambda a, b: a + b, "min": min, "max": max}
+    models: dict[str, Model] = {"add": lambda a, b: a + b, "min": min, "max": max, "min.relu": lambda a, b: max(min(a, b), 0),
+                                "max.relu": lambda a, b: max(a, b, 0)}  # fmt: skip
     f = models[op]
 
     def model(a: int, b: int) -> int:
@@ -164,6 +198,9 @@ def _packed(op: str, kind: str) -> Model:
         return sum((f(*part) & 0xFFFF) << 16 * k for k, part in enumerate(parts))
 
     return model
+
+
+THREE = ("b32",) * 3
 
 
 def _arithmetic(kind: str) -> list[Row]:
@@ -236,7 +273,6 @@ def _bitwise(bits: int) -> list[Row]:
     return rows
 
 
-THREE = ("b32",) * 3
 _SHORT = [
     *(Row(f"shf.{side}.{mode}.b32", "b32", ("b32", "b32", "u32"), _funnel(side == "l", mode == "clamp"))
       for side in "lr" for mode in ("wrap", "clamp")),
@@ -255,7 +291,15 @@ _SHORT = [
     Row("add.sat.s32", "s32", ("s32", "s32"), lambda a, b: _clamp(a + b, "s32")),
     Row("sub.sat.s32", "s32", ("s32", "s32"), lambda a, b: _clamp(a - b, "s32")),
     Row("mad.hi.sat.s32", "s32", ("s32",) * 3, lambda a, b, c: _clamp((a * b >> 32) + c, "s32")),
-    *(Row(f"vabsdiff4.u32.{k}.{k}{add}", "b32", THREE, _differences(k, bool(add))) for k in ("s32", "u32") for add in ("", ".add")),
+    *(Row(f"bmsk.{mode}.b32", "b32", ("u32", "u32"), _mask(mode == "clamp")) for mode in ("clamp", "wrap")),
+    *(Row(f"szext.{mode}.{k}", "b32", ("b32", "u32"), _extend(k == "s32", mode == "clamp")) for mode in ("clamp", "wrap") for k in ("s32", "u32")),
+    Row("{ .reg .b32 %m; and.b32 %m, {b}, 31; fns.b32 {d}, {a}, %m, {c}; }", "b32", ("b32", "u32", "s32"), _nth_bit),
+    *(Row(f"{{ .reg .b32 %m; and.b32 %m, {{b}}, 31; fns.b32 {{d}}, {{a}}, %m, {n}; }}", "b32", ("b32", "u32"), lambda a, b, n=n: _nth_bit(a, b, n))
+      for n in (0, 1, -1, 2, -2, 5, -7, 16)),
+    *(Row(f"{{ .reg .pred %p, %q; setp.lt.u32 %q, {{a}}, {{b}}; lop3.{op}.b32 {{d}}|%p, {{a}}, {{b}}, {{c}}, {table}, %q; "
+          "@%p add.u32 {d}, {d}, 1; }", "b32", ("u32",) * 3, _lookup_some(table, op == "or")) for op in ("or", "and") for table in (0, 0x80, 0x96)),
+    *(Row(f"{op}.relu.s16x2", "b32", ("b32", "b32"), _packed(f"{op}.relu", "s16x2")) for op in ("min", "max")),
+    *(Row(f"{op}.s16x2.relu", "b32", ("b32", "b32"), _packed(f"{op}.relu", "s16x2")) for op in ("min", "max")),
     *(Row(f"{op}.{k}", "b32", ("b32", "b32"), _packed(op, k)) for op in ("add", "min", "max") for k in ("s16x2", "u16x2")),
     Row("max.s32.relu", "s32", ("s32", "s32"), lambda a, b: max(a, b, 0)),
     Row("max.relu.s32", "s32", ("s32", "s32"), lambda a, b: max(a, b, 0)),

@@ -7,10 +7,7 @@ are minimax fits made with Remez exchange (tests/test_emulator_approx.py measure
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from harness.emulator.emitter import Emitter
+from harness.emulator.types import Writer
 
 # 2**f for f in [-1/2, 1/2]: degree 6, relative error 1.9e-9 before rounding
 _EX2 = (1.0000000005541663, 0.6931472057372682, 0.240226468906344, 0.055503287769647074, 0.009618488957082073,
@@ -19,7 +16,7 @@ _EX2 = (1.0000000005541663, 0.6931472057372682, 0.240226468906344, 0.05550328776
 _TINY = 1.1754943508222875e-38  # least normal float
 
 
-def flush(lo: Emitter, value: str, kind: str) -> str:
+def flush(lo: Writer, value: str, kind: str) -> str:
     """Subnormals to zero of the same sign (.ftz)."""
     size = lo.call("fabs", kind, value)
     small = lo.let(f"fcmp olt {lo.T(kind)} {size}, {lo.constant(_TINY, kind)}")
@@ -27,13 +24,13 @@ def flush(lo: Emitter, value: str, kind: str) -> str:
     return lo.let(f"select {lo.T('i1')} {small}, {lo.T(kind)} {zero}, {lo.T(kind)} {value}")
 
 
-def saturate(lo: Emitter, value: str, kind: str) -> str:
+def saturate(lo: Writer, value: str, kind: str) -> str:
     """Clamp to [+0, 1]; a NaN becomes +0 (.sat)."""
     positive = lo.call("maximumnum", kind, value, lo.constant(0.0, kind))
     return lo.call("minimumnum", kind, positive, lo.constant(1.0, kind))
 
 
-def _polynomial(lo: Emitter, x: str, coefficients: tuple[float, ...]) -> str:
+def _polynomial(lo: Writer, x: str, coefficients: tuple[float, ...]) -> str:
     value = lo.constant(_single(coefficients[-1]), "float")
     for c in reversed(coefficients[:-1]):
         value = lo.call("fma", "float", value, x, lo.constant(_single(c), "float"))
@@ -46,7 +43,7 @@ def _single(value: float) -> float:
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
-def ex2(lo: Emitter, x: str) -> str:
+def ex2(lo: Writer, x: str) -> str:
     """2**x: split into a whole and a fraction in [-1/2, 1/2]; scale in two steps, so that subnormal results
     are right."""
     t, ti = lo.T("float"), lo.T("i32")
@@ -72,7 +69,7 @@ _LG2 = (1.4426950408299362, -0.7213473515005817, 0.4808982410576148, -0.36069664
         -0.10994955190963349)  # fmt: skip
 
 
-def lg2(lo: Emitter, x: str) -> str:
+def lg2(lo: Writer, x: str) -> str:
     """log2(x): exponent plus a polynomial of the mantissa in [sqrt(1/2), sqrt(2))."""
     t, ti = lo.T("float"), lo.T("i32")
     small = lo.let(f"fcmp olt {t} {x}, {lo.constant(_TINY, 'float')}")
@@ -100,7 +97,7 @@ _SIN = (1.0, -1 / 6, 1 / 120, -1 / 5040, 1 / 362880)
 _COS = (1.0, -1 / 2, 1 / 24, -1 / 720, 1 / 40320)
 
 
-def _turn(lo: Emitter, x: str) -> tuple[str, str]:
+def _turn(lo: Writer, x: str) -> tuple[str, str]:
     """(quadrant, x minus that many right angles, in [-pi/4, pi/4])."""
     t = lo.T("float")
     quarters = lo.call("rint", "float", lo.let(f"fmul {t} {x}, {lo.constant(0.636619772367581343, 'float')}"))
@@ -120,7 +117,7 @@ def _turn(lo: Emitter, x: str) -> tuple[str, str]:
     return lo.let(f"fptosi {t} {lo_quarters} to {lo.T('i32')}"), rest
 
 
-def _circle(lo: Emitter, x: str, advance: int) -> str:
+def _circle(lo: Writer, x: str, advance: int) -> str:
     t, ti, b = lo.T("float"), lo.T("i32"), lo.T("i1")
     quadrant, r = _turn(lo, x)
     quadrant = lo.let(f"add {ti} {quadrant}, {lo.constant(advance, 'i32')}")
@@ -136,15 +133,15 @@ def _circle(lo: Emitter, x: str, advance: int) -> str:
     return lo.let(f"select {b} {finite}, {t} {value}, {t} {lo.constant(float('nan'), 'float')}")
 
 
-def sin(lo: Emitter, x: str) -> str:
+def sin(lo: Writer, x: str) -> str:
     return _circle(lo, x, 0)
 
 
-def cos(lo: Emitter, x: str) -> str:
+def cos(lo: Writer, x: str) -> str:
     return _circle(lo, x, 1)
 
 
-def tanh(lo: Emitter, x: str) -> str:
+def tanh(lo: Writer, x: str) -> str:
     """1 - 2 / (e**2x + 1)."""
     t = lo.T("float")
     e = ex2(lo, lo.let(f"fmul {t} {x}, {lo.constant(_single(2.885390081777927), 'float')}"))
@@ -159,7 +156,7 @@ def tanh(lo: Emitter, x: str) -> str:
     return lo.call("copysign", "float", value, x)
 
 
-def rsqrt(lo: Emitter, x: str) -> str:
+def rsqrt(lo: Writer, x: str) -> str:
     """1 / sqrt(x), by way of doubles: two float roundings would add up to more than the documented 2^-22.9."""
     d, t = lo.T("double"), lo.T("float")
     root = lo.call("sqrt", "double", lo.let(f"fpext {t} {x} to {d}"))

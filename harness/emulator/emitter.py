@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from harness.emulator import layout as L
+from harness.emulator import origins
 from harness.emulator.cfg import Block
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.layout import Context, Warp
@@ -134,6 +135,7 @@ class Emitter:
         self.cache: dict[object, str] = {}
         self.products: dict[str, tuple[str, str, bool]] = {}  # result of a contractible mul -> its factors
         self.use_count: dict[str, int] = {}
+        self.origins = origins.Origins() if shape.single else origins.find(blocks, f.reg_types)
         self.compared = _compared(blocks)  # places that a compare-and-swap updates
         self.crossing: set[str] = set()  # registers that live in allocas
         self.mask = "-1"
@@ -238,7 +240,10 @@ class Emitter:
             case Reg(name) if name in self.types:
                 if name in self.flow.thread_x and not vec and name in self.flow.varying:
                     return self.cast(self.warp_value("tid_x0"), "i32", kind, vec=False)
-                return self.cast(self.register_value(name, vec), self.ll(name), kind, vec)
+                value, own = self.register_value(name, vec), self.ll(name)
+                if name in self.origins.computed and kind.startswith("i") and not origins.copied(self.ins):
+                    value = self._canonical(value, own, vec)
+                return self.cast(value, own, kind, vec)
             case Reg(name) if is_special(name):
                 return self.cast(self._special(name, vec), self._special_type(name), kind, vec)
             case Imm(number, bits):
@@ -251,6 +256,14 @@ class Emitter:
                 value = self.get(reg, "i1", vec)
                 return self.let(f"xor {'<32 x i1>' if vec else 'i1'} {value}, {'splat (i1 true)' if vec else 'true'}")
         raise UnsupportedPtx(f"operand {o} of {self.ins.op}", self.ins.loc)
+
+    def _canonical(self, value: str, kind: str, vec: bool) -> str:
+        """A float of 32 bits with the one pattern that the cards give a NaN."""
+        number, bits = self.cast(value, kind, "float", vec), self.cast(value, kind, "i32", vec)
+        t, b, f = ("<32 x i32>", "<32 x i1>", "<32 x float>") if vec else ("i32", "i1", "float")
+        nan = self.let(f"fcmp uno {f} {number}, {number}")
+        one = f"splat (i32 {0x7FFFFFFF})" if vec else str(0x7FFFFFFF)
+        return self.cast(self.let(f"select {b} {nan}, {t} {one}, {t} {bits}"), "i32", kind, vec)
 
     def put(self, o: Operand, value: str, kind: str, scalar: bool = False, signed: bool = False) -> None:
         """Define a destination register with a value of LLVM type `kind`."""
@@ -265,6 +278,8 @@ class Emitter:
         if varying and (scalar or not self.vec):
             value = self.splat(value, kind)
         value = self.cast(value, kind, own, varying, signed)
+        if name in self.origins.eager and origins.computes(self.ins):
+            value = self._canonical(value, own, varying)
         old = self.ins.previous.get(name)
         t = f"<32 x {own}>" if varying else own
         if old is not None and self.ins.base not in MEMORY_LIKE:
@@ -470,10 +485,24 @@ class Emitter:
         raise UnsupportedPtx(f"special register {name}", self.ins.loc)
 
     def _clock(self) -> str:
-        """Warp-instructions so far: it only grows, which is all that a kernel may rely on."""
+        """Warp-instructions so far: it grows from each reading to the next, which is all that a kernel may rely on. A
+        reading takes those since the last one in its block from the fuel, which the loops' headers do not."""
         p = self.field_pointer("%ctx", Context, "used", self.lines)
         used = self.let(f"load i64, ptr {p}")
-        left = self.let("load i64, ptr %fuel")
+        before = self.let("load i64, ptr %fuel")
+        left = self.let(f"sub i64 {before}, {self._since_clock()}")
+        self.emit(f"store i64 {left}, ptr %fuel")
         total = self.let(f"add i64 {used}, {self.context('fuel_slice')}")
         unused = self.let(f"add i64 {left}, {self.let('load i64, ptr %debt')}")
         return self.let(f"sub i64 {total}, {unused}")
+
+    def _since_clock(self) -> int:
+        """Instructions from the last reading of a clock in this block, or from its start, to this one."""
+        block = next((b for b in self.blocks if any(i is self.ins for i in b.ins)), None)
+        before = 0
+        for n, i in enumerate(block.ins if block else ()):
+            if i is self.ins:
+                return max(1, n - before)
+            if any(r.startswith(("%clock", "%globaltimer")) for a in i.args for r in registers(a)):
+                before = n
+        return 1

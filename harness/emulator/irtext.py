@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 from harness.emulator import layout as L
+from harness.emulator.types import immediate_text
 
 
 class Fn:
@@ -77,3 +79,24 @@ class Fn:
 
     def text(self) -> str:
         return "\n".join(self.lines) + "\n}\n"
+
+
+class Scalar(Fn):
+    """A function that also computes with single values, as the arithmetic of the opcodes does (types.Writer)."""
+
+    vec = False
+
+    def T(self, kind: str) -> str:
+        return kind
+
+    def constant(self, value: int | float | str, kind: str) -> str:
+        if kind in ("float", "double") and not isinstance(value, str):
+            return immediate_text(struct.unpack(">Q", struct.pack(">d", value))[0], 64, kind)
+        return str(value)
+
+    def call(self, name: str, kind: str, *args: str) -> str:
+        short = {"float": "f32", "double": "f64", "half": "f16"}.get(kind, kind)
+        return self.let(f"call {kind} @llvm.{name}.{short}({', '.join(f'{kind} {a}' for a in args)})")
+
+    def declare(self, text: str) -> None:
+        """Intrinsics that a text calls are declared when it is compiled (jit.declare_intrinsics)."""

@@ -60,19 +60,3 @@ def _part(lo: Emitter, value: str, start: int, width: int, kind: str) -> str:
     """Bits start .. start + width of a word, extended by its sign or by zeros."""
     top = lo.let(f"shl {lo.T(_I32)} {value}, {lo.constant(32 - start - width, _I32)}")
     return lo.let(f"{'ashr' if kind[0] == 's' else 'lshr'} {lo.T(_I32)} {top}, {lo.constant(32 - width, _I32)}")
-
-
-@handles("vabsdiff4")
-def byte_differences(lo: Emitter, i: Ins) -> None:
-    """|a - b| of each of four bytes; with .add their sum is added to c."""
-    if i.mods[1] != "u32" or i.mods[2] != i.mods[3] or {"sat", "min", "max"} & set(i.mods):
-        raise UnsupportedPtx(f"instruction {i.op}", i.loc)
-    a, b, total = (lo.get(o, "i32") for o in i.args[1:4])
-    total = total if "add" in i.mods else lo.constant(0, _I32)
-    sign = i.mods[2][0]
-    for k in range(4):
-        x, y = (_part(lo, v, 8 * k, 8, i.mods[2]) for v in (a, b))
-        apart = lo.let(f"sub {lo.T(_I32)} {lo.call(sign + 'max', _I32, x, y)}, {lo.call(sign + 'min', _I32, x, y)}")
-        placed = apart if "add" in i.mods else lo.let(f"shl {lo.T(_I32)} {apart}, {lo.constant(8 * k, _I32)}")
-        total = lo.let(f"add {lo.T(_I32)} {total}, {placed}")
-    lo.put(i.args[0], total, "i32")

@@ -1,17 +1,17 @@
-"""Loads, stores, atomics, address conversion, fences."""
+"""Loads, stores, address conversion, fences."""
 
 from __future__ import annotations
 
 from harness.emulator import access, ordering
 from harness.emulator import layout as L
-from harness.emulator.access import Entry, clocks, need
+from harness.emulator.access import clocks, need
 from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import Context, Warp
 from harness.emulator.ptx import SIZES, Addr, Imm, Ins, Operand, Reg, Sym, Vec
 from harness.emulator.sharing import ORDERED, is_strong
-from harness.emulator.types import BITS, LL_TYPES
+from harness.emulator.types import BITS
 
 SPACES = ("global", "shared", "local", "const", "param", "slot")
 _WINDOW = {"shared": L.SHARED_WINDOW << L.WINDOW_BITS, "local": L.LOCAL_WINDOW << L.WINDOW_BITS}
@@ -63,12 +63,13 @@ def _count(i: Ins) -> int:
 def load(lo: Emitter, i: Ins) -> None:
     space = _space(i)
     kind = i.mods[-1]
-    if kind not in SIZES or kind == "b128" or _count(i) * SIZES[kind] > 16:
+    if kind not in SIZES or _count(i) * SIZES[kind] > 16:
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
     if space == "slot":
         _load_slot(lo, i, kind)
         return
-    nbytes, n, bits = SIZES[kind], _count(i), 8 * SIZES[kind]
+    nbytes, n = _elements(kind, _count(i))
+    bits = 8 * nbytes
     if space == "param":
         address = i.args[1]
         if not isinstance(address, Addr) or not isinstance(address.base, Sym):
@@ -81,8 +82,28 @@ def load(lo: Emitter, i: Ins) -> None:
     signed = kind[0] == "s"
     if ORDERED & set(i.mods):
         _synchronises(lo, i, i.args[1], clocks.READS)
+    if kind == "b128":
+        values, bits = [_joined(lo, values, vector)], 128
     for d, v in zip(_parts(i.args[0]), values, strict=True):
         _put(lo, d, v, bits, vector, signed)
+
+
+def _elements(kind: str, count: int) -> tuple[int, int]:
+    """(bytes of an element, number of them) as memory is accessed: 128 bits are two words of 64."""
+    return (8, 2) if kind == "b128" else (SIZES[kind], count)
+
+
+def _joined(lo: Emitter, values: list[str], vector: bool) -> str:
+    """Two words of 64 bits as one of 128."""
+    low, high = (lo.cast(v, "i64", "i128", vector) for v in values)
+    t, amount = ("<32 x i128>", "splat (i128 64)") if vector else ("i128", "64")
+    return lo.let(f"or {t} {low}, {lo.let(f'shl {t} {high}, {amount}')}")
+
+
+def _split(lo: Emitter, value: str, vector: bool) -> list[str]:
+    """128 bits as two words of 64."""
+    t, amount = ("<32 x i128>", "splat (i128 64)") if vector else ("i128", "64")
+    return [lo.cast(v, "i128", "i64", vector) for v in (value, lo.let(f"lshr {t} {value}, {amount}"))]
 
 
 def _put(lo: Emitter, d: Operand, value: str, bits: int, vector: bool, signed: bool) -> None:
@@ -206,13 +227,13 @@ def store(lo: Emitter, i: Ins) -> None:
         assert isinstance(target, Reg)
         lo.put(target, lo.get(i.args[1], lo.ll(target.name)), lo.ll(target.name))
         return
-    if kind not in SIZES or kind == "b128" or _count(i) * SIZES[kind] > 16:
+    if kind not in SIZES or _count(i) * SIZES[kind] > 16:
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
     if space == "param":
         raise UnsupportedPtx(f"{i.op} to the kernel's own parameters", i.loc)
     _releases(lo, i)
     ordering.before(lo, i)
-    _store_memory(lo, i, space, SIZES[kind], _count(i))
+    _store_memory(lo, i, space, *_elements(kind, _count(i)))
     if ORDERED & set(i.mods):
         _synchronises(lo, i, i.args[0], clocks.WRITES)
 
@@ -227,7 +248,10 @@ def _store_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> None:
     suffix = f"{nbytes}x{n}"
     common = f"i32 {lo.mask}, i32 {insn}"
     vec = not (lo.shape.single or (uniform and space in ("global", "shared")))
-    values = [_bits_of(lo, p, bits, vec) for p in parts]
+    if i.mods[-1] == "b128":
+        values = _split(lo, _bits_of(lo, parts[0], 128, vec), vec)
+    else:
+        values = [_bits_of(lo, p, bits, vec) for p in parts]
     if lo.shape.single:
         a = _single_address(lo, i.args[0], space)
         h = need(lo, f"single_st_{suffix}", lambda m, name: access.single_u(m, name, nbytes, n, store=True))
@@ -277,7 +301,7 @@ def _list(values: list[str], kind: str) -> str:
 def _bits_of(lo: Emitter, o: Operand, bits: int, vec: bool) -> str:
     """An operand's low `bits` bits as an integer."""
     if isinstance(o, Reg) and o.name in lo.types:
-        own = lo.ll(o.name)
+        own = f"i{BITS[lo.ll(o.name)]}"
         return lo.cast(lo.get(o, own, vec), own, f"i{bits}", vec)
     return lo.get(o, f"i{bits}", vec)
 
@@ -310,11 +334,21 @@ def isspacep(lo: Emitter, i: Ins) -> None:
 # -- nothing to do in a memory that is always consistent
 
 
-@handles(
-    "prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "pmevent", "griddepcontrol"
-)
+@handles("prefetch", "prefetchu", "discard", "applypriority", "pmevent", "griddepcontrol")
 def nothing(lo: Emitter, i: Ins) -> None:
     """Memory is consistent and time does not matter here."""
+
+
+@handles("createpolicy")
+def cache_policy(lo: Emitter, i: Ins) -> None:
+    """A hint to a cache: loads and stores take it and pay no heed."""
+    lo.put(i.args[0], lo.constant(0, "i64"), "i64")
+
+
+@handles("nanosleep")
+def nanosleep(lo: Emitter, i: Ins) -> None:
+    """Time does not matter, but a warp that sleeps waits for another one: let it come to its turn."""
+    lo.rest()
 
 
 @handles("membar", "fence", guarded_by_branch=True)
@@ -343,102 +377,6 @@ def _synchronises(lo: Emitter, i: Ins, address: Operand, how: int) -> None:
         lo.emit(f"call void @{clocks.strong(lo)}(ptr %ctx, ptr %warp, <32 x i64> {a}, i32 {lo.mask}, i32 {how})")
     if {"acquire", "acq_rel"} & set(i.mods):
         fence(lo, i)
-
-
-# -- atomics: lane by lane, in lane order
-
-_RMW = {
-    ("add", "i"): "add", ("add", "f"): "fadd", ("and", "i"): "and", ("or", "i"): "or", ("xor", "i"): "xor",
-    ("exch", "i"): "xchg", ("min", "s"): "min", ("max", "s"): "max", ("min", "u"): "umin", ("max", "u"): "umax",
-    ("inc", "u"): "uinc_wrap", ("dec", "u"): "udec_wrap", ("cas", "i"): "cas",
-}  # fmt: skip
-_ATOMIC_OPS = {"add", "and", "or", "xor", "exch", "min", "max", "inc", "dec", "cas"}
-
-
-@handles("atom", "red", guarded_by_branch=True)
-def atomic(lo: Emitter, i: Ins) -> None:
-    kind = i.mods[-1]
-    op = next((m for m in i.mods[1:] if m in _ATOMIC_OPS), "")
-    family = "f" if kind in ("f32", "f64") else kind[0] if kind[0] in "su" else "i"
-    rmw = _RMW.get((op, family)) or (_RMW.get((op, "i")) if family in "su" else None)
-    if rmw is None or SIZES.get(kind) not in (4, 8) or any(isinstance(a, Vec) for a in i.args) or kind.endswith("x2"):
-        raise UnsupportedPtx(f"instruction {i.op}", i.loc)
-    space, has_result = _space(i), i.base == "atom"
-    ll = LL_TYPES[kind]
-    address, *operands = i.args[1:] if has_result else i.args
-    if lo.shape.single:
-        raise UnsupportedPtx(f"{i.op} in solve()", i.loc)
-    a = _address(lo, address, "i64", vec=True)
-    if space == "shared":
-        a = lo.let(f"or <32 x i64> {a}, splat (i64 {L.SHARED_WINDOW << L.WINDOW_BITS})")
-    _releases(lo, i)
-    values = [lo.get(o, ll, vec=True) for o in operands]
-    while len(values) < 2:
-        values.append(f"splat ({ll} {'0.0' if family == 'f' else '0'})")
-    res = _res(lo)
-    ordering.before(lo, i)
-    h = need(lo, f"atomic_{rmw}_{ll}", lambda m, name: _atomic_helper(m, name, rmw, ll))
-    args = f"<32 x i64> {a}, <32 x {ll}> {values[0]}, <32 x {ll}> {values[1]}"
-    args += f", i32 {lo.mask}, i32 {lo.number(i)}, ptr {res}"
-    lo.go_on_if(lo.let(f"call i1 @{h}(ptr %ctx, ptr %warp, {args})"))
-    _synchronises(lo, i, address, clocks.READS | clocks.WRITES)
-    ordering.after(lo, i)
-    if has_result:
-        outer, lo.vec = lo.vec, True
-        lo.put(i.args[0], lo.let(f"load <32 x {ll}>, ptr {res}, align 4"), ll)
-        lo.vec = outer
-
-
-def _atomic_helper(m: access.Needs, name: str, rmw: str, ll: str) -> str:
-    nbytes = BITS[ll] // 8
-    f = Fn(
-        f"define internal i1 @{name}(ptr %ctx, ptr %warp, <32 x i64> %a, <32 x {ll}> %b, <32 x {ll}> %c, "
-        "i32 %mask, i32 %insn, ptr %res) noinline {"
-    )
-    f(f"entry:\n  %as = alloca <32 x i64>\n  %bs = alloca <32 x {ll}>\n  %cs = alloca <32 x {ll}>")
-    f(f"  store <32 x i64> %a, ptr %as\n  store <32 x {ll}> %b, ptr %bs\n  store <32 x {ll}> %c, ptr %cs")
-    f("  %place = alloca ptr")
-
-    def lane(k: str) -> None:
-        def pick(base: str, kind: str) -> str:
-            return f.let(f"load {kind}, ptr {f.let(f'getelementptr {kind}, ptr {base}, i32 {k}')}")
-
-        a, b, c = pick("%as", "i64"), pick("%bs", ll), pick("%cs", ll)
-        window = f.let(f"lshr i64 {a}, {L.WINDOW_BITS}")
-        shared, elsewhere, both = f.new_label(), f.new_label(), f.new_label()
-        f(
-            f"  br i1 {f.let(f'icmp eq i64 {window}, {L.SHARED_WINDOW}')}, "
-            f"label %{shared}, label %{elsewhere}\n{shared}:"
-        )
-        access.shared_atomic(m, f, a, k, nbytes)
-        f(f"  br label %{both}\n{elsewhere}:")
-        e = Entry(f, a, store=True)
-        rel = f.let(f"sub i64 {a}, {e.base}")
-        access.reject(m, f, access.within(f, rel, nbytes, e.size, nbytes, a), k, a, nbytes)
-        f(f"  store ptr {f.let(f'getelementptr i8, ptr {e.host}, i64 {rel}')}, ptr %place")
-
-        def shadow() -> None:
-            q = f.let(f"getelementptr i8, ptr {e.shadow}, i64 {f.let(f'lshr i64 {rel}, 2')}")
-            unset = f.let(f"icmp eq i8 {f.let(f'load i8, ptr {q}')}, 0")
-            if rmw != "xchg":
-                f.when(unset, lambda: access.hazard(m, f, L.H_UNINIT_GLOBAL, k, a), likely=False)
-            for w in range(nbytes // 4):
-                f(f"  store i8 1, ptr {f.let(f'getelementptr i8, ptr {q}, i64 {w}')}")
-
-        f.when(e.tracked, shadow)
-        f.when(e.watched, lambda: access.meet(m, f, e, rel, nbytes, k, a, store=True, ordered=True))
-        f(f"  br label %{both}\n{both}:")
-        p = f.let("load ptr, ptr %place")
-        if rmw == "cas":
-            pair = f.let(f"cmpxchg ptr {p}, {ll} {b}, {ll} {c} seq_cst seq_cst, align {nbytes}")
-            old = f.let(f"extractvalue {{ {ll}, i1 }} {pair}, 0")
-        else:
-            old = f.let(f"atomicrmw {rmw} ptr {p}, {ll} {b} seq_cst, align {nbytes}")
-        f(f"  store {ll} {old}, ptr {f.let(f'getelementptr {ll}, ptr %res, i32 {k}')}, align {nbytes}")
-
-    f.each_lane("%mask", lane)
-    f("  ret i1 true\nbad:\n  ret i1 false")
-    return f.text()
 
 
 @handles("call", guarded_by_branch=True)

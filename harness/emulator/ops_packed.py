@@ -12,12 +12,13 @@ from collections.abc import Callable
 from harness.emulator import approx, rounding
 from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
-from harness.emulator.ptx import Ins, Operand, Pair
-from harness.emulator.types import LL_TYPES
+from harness.emulator.formats import from_float, to_float
+from harness.emulator.ptx import Ins, Operand, Pair, Reg
+from harness.emulator.types import BITS, LL_TYPES
 
 FLOATS = ("f16", "f16x2", "bf16", "bf16x2")
 _INTEGERS = ("s16x2", "u16x2")
-_FORBIDDEN = {"xorsign", "abs", "noftz", "rz", "rm", "rp"}
+_FORBIDDEN = {"oob", "noftz", "rz", "rm", "rp"}
 
 
 def _typed(bases: str, kinds: tuple[str, ...]) -> list[str]:
@@ -45,34 +46,6 @@ def put_halves(lo: Emitter, o: Operand, values: list[str]) -> None:
     lo.put(o, lo.let(f"or {lo.T('i32')} {low}, {high}"), "i32")
 
 
-def to_float(lo: Emitter, half: str, kind: str) -> str:
-    """A 16-bit pattern as a float."""
-    if kind.startswith("bf16"):
-        wide = lo.let(f"zext {lo.T('i16')} {half} to {lo.T('i32')}")
-        wide = lo.let(f"shl {lo.T('i32')} {wide}, {lo.constant(16, 'i32')}")
-        return lo.let(f"bitcast {lo.T('i32')} {wide} to {lo.T('float')}")
-    value = lo.let(f"bitcast {lo.T('i16')} {half} to {lo.T('half')}")
-    return lo.let(f"fpext {lo.T('half')} {value} to {lo.T('float')}")
-
-
-def from_float(lo: Emitter, value: str, kind: str, mode: str = "") -> str:
-    """A float as a 16-bit pattern, rounded to nearest, or cut off (rz)."""
-    if not kind.startswith("bf16"):
-        near = lo.let(f"fptrunc {lo.T('float')} {value} to {lo.T('half')}")
-        half = rounding.narrow(lo, mode, value, "float", "half") if mode else near
-        return lo.let(f"bitcast {lo.T('half')} {half} to {lo.T('i16')}")
-    t = lo.T("i32")
-    bits = lo.let(f"bitcast {lo.T('float')} {value} to {t}")
-    high = lo.let(f"lshr {t} {bits}, {lo.constant(16, 'i32')}")
-    if not mode:  # add half a unit, and a little more where the last bit is odd: ties go to even
-        odd = lo.let(f"and {t} {high}, {lo.constant(1, 'i32')}")
-        bump = lo.let(f"add {t} {odd}, {lo.constant(0x7FFF, 'i32')}")
-        high = lo.let(f"lshr {t} {lo.let(f'add {t} {bits}, {bump}')}, {lo.constant(16, 'i32')}")
-    nan = lo.let(f"fcmp uno {lo.T('float')} {value}, {value}")
-    high = lo.let(f"select {lo.T('i1')} {nan}, {t} {lo.constant(0x7FFF, 'i32')}, {t} {high}")
-    return lo.let(f"trunc {t} {high} to {lo.T('i16')}")
-
-
 def _finish(lo: Emitter, i: Ins, value: str, kind: str) -> str:
     """Modifiers of the result; the pattern."""
     if "sat" in i.mods:
@@ -84,10 +57,10 @@ def _finish(lo: Emitter, i: Ins, value: str, kind: str) -> str:
 
 def _flushed(lo: Emitter, i: Ins, half: str, kind: str) -> str:
     """.ftz: a subnormal half becomes a zero of its sign."""
-    if "ftz" not in i.mods or kind.startswith("bf16"):
+    if "ftz" not in i.mods:
         return half
     t = lo.T("i16")
-    exponent = lo.let(f"and {t} {half}, {lo.constant(0x7C00, 'i16')}")
+    exponent = lo.let(f"and {t} {half}, {lo.constant(0x7F80 if kind.startswith('bf16') else 0x7C00, 'i16')}")
     sign = lo.let(f"and {t} {half}, {lo.constant(-0x8000, 'i16')}")
     zero = lo.let(f"icmp eq {t} {exponent}, {lo.constant(0, 'i16')}")
     return lo.let(f"select {lo.T('i1')} {zero}, {t} {sign}, {t} {half}")
@@ -113,20 +86,60 @@ _ARITHMETIC: dict[str, Callable[..., str]] = {
 
 @handles(*_typed("add sub mul fma ex2 tanh", FLOATS))
 def arithmetic(lo: Emitter, i: Ins) -> None:
-    kind = i.mods[-1]
-    put_halves(lo, i.args[0], [_finish(lo, i, _ARITHMETIC[i.base](lo, *part), kind) for part in _sources(lo, i, kind)])
+    kind, parts = i.mods[-1], _sources(lo, i, i.mods[-1])
+    values = _contracted(lo, i, parts) or [_ARITHMETIC[i.base](lo, *part) for part in parts]
+    put_halves(lo, i.args[0], [_finish(lo, i, value, kind) for value in values])
+    if i.base == "mul" and _contractible(i) and isinstance(i.args[0], Reg):
+        lo.products.update({f"{i.args[0].name}/{kind}{k}": (part[0], part[1], lo.vec) for k, part in enumerate(parts)})
+
+
+def _contractible(i: Ins) -> bool:
+    """Whether ptxas may make a mul and an add, which do not insist on a rounding of their own, one fma."""
+    return not i.pred and not {"rn", "sat", "ftz"} & set(i.mods)
+
+
+def _contracted(lo: Emitter, i: Ins, parts: list[list[str]]) -> list[str]:
+    """a +- b as fused operations where one is a product of the same block that is used only here; else empty."""
+    if i.base not in ("add", "sub") or {"rn", "ftz"} & set(i.mods):
+        return []
+    for position in (1, 0):
+        o = i.args[1 + position]
+        if isinstance(o, Reg) and lo.use_count.get(o.name) == 1 and f"{o.name}/{i.mods[-1]}0" in lo.products:
+            found = [lo.products[f"{o.name}/{i.mods[-1]}{k}"] for k in range(len(parts))]
+            if all(vec == lo.vec for _, _, vec in found):
+                return [_fused(lo, i, x, y, part, position) for (x, y, _), part in zip(found, parts, strict=True)]
+    return []
+
+
+def _fused(lo: Emitter, i: Ins, x: str, y: str, part: list[str], position: int) -> str:
+    """One part of _contracted: the product x * y stands for operand `position`."""
+    other = part[1 - position]
+    if i.base == "sub" and position == 1:
+        x = lo.let(f"fneg {lo.T('float')} {x}")
+    elif i.base == "sub":
+        other = lo.let(f"fneg {lo.T('float')} {other}")
+    return rounding.fused_to_odd(lo, x, y, other)
 
 
 @handles(*_typed("min max", FLOATS))
 def min_max(lo: Emitter, i: Ins) -> None:
+    found = [extreme(lo, i, part, "float") for part in _sources(lo, i, i.mods[-1])]
+    put_halves(lo, i.args[0], [_finish(lo, i, value, i.mods[-1]) for value in found])
+
+
+def extreme(lo: Emitter, i: Ins, values: list[str], kind: str) -> str:
+    """min or max of floats. A NaN loses against a number (IEEE 754-2019 minimumNumber) unless .NaN asks for it;
+    -0 < +0. With .abs the sizes count, and with .xorsign the result's sign is the product of the operands'."""
     name = {"min": "minimum", "max": "maximum"}[i.base] + ("" if "NaN" in i.mods else "num")
-    found = []
-    for first, *others in _sources(lo, i, i.mods[-1]):
-        value = first
-        for other in others:
-            value = lo.call(name, "float", value, other)
-        found.append(_finish(lo, i, value, i.mods[-1]))
-    put_halves(lo, i.args[0], found)
+    value, *others = [lo.call("fabs", kind, v) for v in values] if "abs" in i.mods else values
+    for other in others:
+        value = lo.call(name, kind, value, other)
+    if "xorsign" not in i.mods:
+        return value
+    word = f"i{BITS[kind]}"
+    signs = [lo.let(f"bitcast {lo.T(kind)} {v} to {lo.T(word)}") for v in values]
+    sign = lo.let(f"xor {lo.T(word)} {signs[0]}, {signs[1]}")
+    return lo.call("copysign", kind, value, lo.let(f"bitcast {lo.T(word)} {sign} to {lo.T(kind)}"))
 
 
 @handles(*_typed("neg abs", FLOATS))
@@ -197,27 +210,3 @@ def packed_integer(lo: Emitter, i: Ins) -> None:
                 value = lo.let(f"{i.base} {t} {value}, {other}")
         found.append(lo.call("smax", "i16", value, lo.constant(0, "i16")) if "relu" in i.mods else value)
     put_halves(lo, i.args[0], found)
-
-
-def convert(lo: Emitter, i: Ins) -> bool:
-    """cvt to or from bfloat16, and of two floats into a packed pair; False for any other cvt."""
-    target, source = i.mods[-2], i.mods[-1]
-    packed = target in ("f16x2", "bf16x2") and source == "f32" and len(i.args) == 3
-    if not packed and {target, source} not in ({"bf16", "f32"}, {"f16", "f32"}):
-        return False
-    if {"satfinite", "rs", "rna", "rm", "rp", "rni", "rzi", "rmi", "rpi"} & set(i.mods):
-        raise UnsupportedPtx(f"instruction {i.op}", i.loc)
-    if target == "f32":
-        value = to_float(lo, lo.get(i.args[1], "i16"), source)
-        lo.put(i.args[0], approx.saturate(lo, value, "float") if "sat" in i.mods else value, "float")
-        return True
-    found = []
-    for o in reversed(i.args[1:]):  # the first operand becomes the high half
-        value = lo.get(o, "float")
-        value = approx.flush(lo, value, "float") if "ftz" in i.mods else value
-        value = approx.saturate(lo, value, "float") if "sat" in i.mods else value
-        if "relu" in i.mods:
-            value = lo.call("maximum", "float", value, lo.constant(0.0, "float"))
-        found.append(from_float(lo, value, target, "rz" if "rz" in i.mods else ""))
-    put_halves(lo, i.args[0], found)
-    return True

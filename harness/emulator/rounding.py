@@ -9,12 +9,8 @@ product of a fused operation overflows (Boldo and Muller, Exact and Approximated
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from harness.emulator.layout import LANES
-
-if TYPE_CHECKING:
-    from harness.emulator.emitter import Emitter
+from harness.emulator.types import Writer
 
 DIRECTED = {"rm", "rp", "rz"}
 _WORD = {"half": "i16", "float": "i32", "double": "i64"}
@@ -26,7 +22,7 @@ def mode_of(mods: tuple[str, ...]) -> str:
     return next((m for m in mods if m in DIRECTED), "")
 
 
-def fused(lo: Emitter, mode: str, a: str, b: str, c: str, kind: str = "float") -> str:
+def fused(lo: Writer, mode: str, a: str, b: str, c: str, kind: str = "float") -> str:
     """a * b + c, rounded once in the given direction."""
     if kind == "double":
         return _fused_double(lo, mode, a, b, c)
@@ -42,12 +38,12 @@ def fused(lo: Emitter, mode: str, a: str, b: str, c: str, kind: str = "float") -
     return _move(lo, mode, near, above, below, "float")
 
 
-def product(lo: Emitter, mode: str, a: str, b: str, kind: str) -> str:
+def product(lo: Writer, mode: str, a: str, b: str, kind: str) -> str:
     """a * b: a fused operation with the zero that leaves a zero's sign alone in this mode."""
     return fused(lo, mode, a, b, lo.constant(0.0 if mode == "rm" else -0.0, kind), kind)
 
 
-def _fused_double(lo: Emitter, mode: str, a: str, b: str, c: str) -> str:
+def _fused_double(lo: Writer, mode: str, a: str, b: str, c: str) -> str:
     near = lo.call("fma", "double", a, b, c)
     if mode == "rm":
         near = _negate(lo, lo.call("fma", "double", _negate(lo, a), b, _negate(lo, c)))
@@ -63,7 +59,7 @@ def _fused_double(lo: Emitter, mode: str, a: str, b: str, c: str) -> str:
     return _move(lo, mode, near, *_overflowed(lo, near, (a, b, c), above, below), "double")
 
 
-def _overflowed(lo: Emitter, near: str, inputs: tuple[str, ...], above: str, below: str) -> tuple[str, str]:
+def _overflowed(lo: Writer, near: str, inputs: tuple[str, ...], above: str, below: str) -> tuple[str, str]:
     """An infinite result of finite inputs lies beyond the exact one."""
     b, infinity = lo.T("i1"), lo.constant(float("inf"), "double")
     finite = ""
@@ -76,7 +72,7 @@ def _overflowed(lo: Emitter, near: str, inputs: tuple[str, ...], above: str, bel
             lo.let(f"or {b} {below}, {lo.let(f'and {b} {finite}, {down}')}"))  # fmt: skip
 
 
-def quotient(lo: Emitter, mode: str, a: str, b: str, kind: str) -> str:
+def quotient(lo: Writer, mode: str, a: str, b: str, kind: str) -> str:
     """a / b. The residual a - near * b has the sign of b where the exact quotient is larger."""
     near = lo.let(f"fdiv {lo.T(kind)} {a}, {b}")
     x, y, q = (_widen(lo, v, kind) for v in (a, b, near))
@@ -86,7 +82,7 @@ def quotient(lo: Emitter, mode: str, a: str, b: str, kind: str) -> str:
     return _move(lo, mode, near, above, below, kind)
 
 
-def root(lo: Emitter, mode: str, a: str, kind: str) -> str:
+def root(lo: Writer, mode: str, a: str, kind: str) -> str:
     """The square root."""
     near = lo.call("sqrt", kind, a)
     x, r = (_widen(lo, v, kind) for v in (a, near))
@@ -95,7 +91,7 @@ def root(lo: Emitter, mode: str, a: str, kind: str) -> str:
     return _move(lo, mode, near, above, below, kind)
 
 
-def narrow(lo: Emitter, mode: str, value: str, source: str, target: str) -> str:
+def narrow(lo: Writer, mode: str, value: str, source: str, target: str) -> str:
     """A float of a wider type in a narrower one."""
     near = lo.let(f"fptrunc {lo.T(source)} {value} to {lo.T(target)}")
     back = lo.let(f"fpext {lo.T(target)} {near} to {lo.T(source)}")
@@ -103,12 +99,7 @@ def narrow(lo: Emitter, mode: str, value: str, source: str, target: str) -> str:
     return _move(lo, mode, near, above, below, target)
 
 
-def double_to_half(lo: Emitter, value: str) -> str:
-    """Rounded once, to nearest. No processor has this conversion, and the library function for it is not there."""
-    return lo.let(f"fptrunc {lo.T('float')} {to_odd(lo, value)} to {lo.T('half')}")
-
-
-def to_odd(lo: Emitter, value: str) -> str:
+def to_odd(lo: Writer, value: str) -> str:
     """A double cut off to a float whose last bit says whether anything was lost: rounding that to a half is rounding
     the double itself."""
     short = narrow(lo, "rz", value, "double", "float")
@@ -116,7 +107,7 @@ def to_odd(lo: Emitter, value: str) -> str:
     return _with_last_bit(lo, short, lost, "float")
 
 
-def fused_to_odd(lo: Emitter, a: str, b: str, c: str) -> str:
+def fused_to_odd(lo: Writer, a: str, b: str, c: str) -> str:
     """a * b + c of halves held as floats, in a float as `to_odd` gives it."""
     x, y, z = (_widen(lo, v, "float") for v in (a, b, c))
     total, error = _two_sum(lo, _op(lo, "fmul", x, y), z)
@@ -134,23 +125,19 @@ def fused_to_odd(lo: Emitter, a: str, b: str, c: str) -> str:
 _BIT = "i1"
 
 
-def _with_last_bit(lo: Emitter, value: str, lost: str, kind: str) -> str:
+def _with_last_bit(lo: Writer, value: str, lost: str, kind: str) -> str:
     word = _WORD[kind]
     bits = lo.let(f"bitcast {lo.T(kind)} {value} to {lo.T(word)}")
     sticky = lo.let(f"or {lo.T(word)} {bits}, {lo.let(f'zext {lo.T(_BIT)} {lost} to {lo.T(word)}')}")
     return lo.let(f"bitcast {lo.T(word)} {sticky} to {lo.T(kind)}")
 
 
-def from_integer(lo: Emitter, mode: str, value: str, source: str, signed: bool, target: str) -> str:
+def from_integer(lo: Writer, mode: str, value: str, source: str, signed: bool, target: str) -> str:
     """An integer as a float."""
     sign, t = "s" if signed else "u", lo.T(target)
     bits = int(source[1:])
     near = lo.let(f"{sign}itofp {lo.T(source)} {value} to {t}")
-    short = {"float": "f32", "double": "f64"}[target]
-    wide = f"v{LANES}" if lo.vec else ""
-    name = f"@llvm.fpto{sign}i.sat.{wide}{source}.{wide}{short}"
-    lo.declare(f"declare {lo.T(source)} {name}({t})")
-    back = lo.let(f"call {lo.T(source)} {name}({t} {near})")
+    back = _whole(lo, near, source, signed, target)
     # 2 ** bits, which the largest values round to, is no value of the integer's type and comes back saturated.
     beyond = _compare(lo, "oge", target, near, lo.constant(2.0 ** (bits - signed), target))
     above = lo.let(f"or {lo.T('i1')} {beyond}, {lo.let(f'icmp {sign}gt {lo.T(source)} {back}, {value}')}")
@@ -158,7 +145,26 @@ def from_integer(lo: Emitter, mode: str, value: str, source: str, signed: bool, 
     return _move(lo, mode, near, above, below, target)
 
 
-def _move(lo: Emitter, mode: str, near: str, above: str, below: str, kind: str) -> str:
+def integer_to_odd(lo: Writer, value: str, source: str, signed: bool) -> str:
+    """An integer cut off to a float whose last bit says whether anything was lost, as `to_odd` does for doubles."""
+    if int(source[1:]) <= 16:
+        return lo.let(f"{'s' if signed else 'u'}itofp {lo.T(source)} {value} to {lo.T('float')}")
+    short = from_integer(lo, "rz", value, source, signed, "float")
+    back = _whole(lo, short, source, signed, "float")
+    lost = lo.let(f"icmp ne {lo.T(source)} {back}, {value}")
+    return _with_last_bit(lo, short, lost, "float")
+
+
+def _whole(lo: Writer, value: str, target: str, signed: bool, source: str) -> str:
+    """A whole float as an integer, or the nearest one that the type has."""
+    wide = f"v{LANES}" if lo.vec else ""
+    short = {"float": "f32", "double": "f64"}[source]
+    name = f"@llvm.fpto{'s' if signed else 'u'}i.sat.{wide}{target}.{wide}{short}"
+    lo.declare(f"declare {lo.T(target)} {name}({lo.T(source)})")
+    return lo.let(f"call {lo.T(target)} {name}({lo.T(source)} {value})")
+
+
+def _move(lo: Writer, mode: str, near: str, above: str, below: str, kind: str) -> str:
     """`near`, or its neighbour where it lies above or below the exact value and must not."""
     b = lo.T("i1")
     down, up = _step(lo, near, True, kind), _step(lo, near, False, kind)
@@ -172,7 +178,7 @@ def _move(lo: Emitter, mode: str, near: str, above: str, below: str, kind: str) 
     return _select(lo, wrong, _select(lo, negative, up, down, kind), near, kind)
 
 
-def _step(lo: Emitter, value: str, down: bool, kind: str) -> str:
+def _step(lo: Writer, value: str, down: bool, kind: str) -> str:
     """The next float below or above; from zero to the least subnormal."""
     word = _WORD[kind]
     t, ti, b = lo.T(kind), lo.T(word), lo.T("i1")
@@ -189,7 +195,7 @@ def _step(lo: Emitter, value: str, down: bool, kind: str) -> str:
     return lo.let(f"bitcast {ti} {moved} to {t}")
 
 
-def _two_sum(lo: Emitter, a: str, b: str) -> tuple[str, str]:
+def _two_sum(lo: Writer, a: str, b: str) -> tuple[str, str]:
     """(a + b rounded, what the rounding left out) of doubles: Knuth."""
     total = _op(lo, "fadd", a, b)
     part = _op(lo, "fsub", total, a)
@@ -197,21 +203,21 @@ def _two_sum(lo: Emitter, a: str, b: str) -> tuple[str, str]:
     return total, _op(lo, "fadd", left, _op(lo, "fsub", b, part))
 
 
-def _op(lo: Emitter, name: str, a: str, b: str) -> str:
+def _op(lo: Writer, name: str, a: str, b: str) -> str:
     return lo.let(f"{name} {lo.T('double')} {a}, {b}")
 
 
-def _negate(lo: Emitter, value: str) -> str:
+def _negate(lo: Writer, value: str) -> str:
     return lo.let(f"fneg {lo.T('double')} {value}")
 
 
-def _widen(lo: Emitter, value: str, kind: str) -> str:
+def _widen(lo: Writer, value: str, kind: str) -> str:
     return value if kind == "double" else lo.let(f"fpext {lo.T(kind)} {value} to {lo.T('double')}")
 
 
-def _compare(lo: Emitter, code: str, kind: str, a: str, b: str) -> str:
+def _compare(lo: Writer, code: str, kind: str, a: str, b: str) -> str:
     return lo.let(f"fcmp {code} {lo.T(kind)} {a}, {b}")
 
 
-def _select(lo: Emitter, condition: str, yes: str, no: str, kind: str) -> str:
+def _select(lo: Writer, condition: str, yes: str, no: str, kind: str) -> str:
     return lo.let(f"select {lo.T('i1')} {condition}, {lo.T(kind)} {yes}, {lo.T(kind)} {no}")

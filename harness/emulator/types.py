@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Protocol
 
 from harness.emulator import layout as L
 
@@ -22,6 +23,28 @@ LANE_MASKS = {
         "ge": lambda n: 0xFFFFFFFF ^ ((1 << n) - 1),
     }.items()
 }
+
+
+class Writer(Protocol):
+    """What writes arithmetic in one width: scalars, or vectors of a value a lane. The Emitter of a function is one, and
+    so is the code of a helper that works lane by lane (irtext.Scalar)."""
+
+    vec: bool
+
+    def let(self, text: str) -> str:
+        """Name a result."""
+
+    def T(self, kind: str) -> str:
+        """The type of a value of LLVM's scalar type `kind`."""
+
+    def constant(self, value: int | float | str, kind: str) -> str:
+        """An integer, or a float given by value."""
+
+    def call(self, name: str, kind: str, *args: str) -> str:
+        """Call an intrinsic whose operands and result have one type."""
+
+    def declare(self, text: str) -> None:
+        """A declaration that the module needs once."""
 
 
 def float_text(value: float) -> str:
