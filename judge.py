@@ -37,6 +37,7 @@ for _variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
 
 _ROOT = Path(__file__).resolve().parent
 _EXIT_JUDGE_ERROR, _EXIT_UNSUPPORTED = 3, 4
+_RESOURCE_SECONDS = 120.0  # that --resources waits for the optimised compilation
 _PACKAGES = {"numpy", "yaml", "jinja2", "rich", "llvmlite"}
 _COMMANDS = ("list", "show", "start", "doctor")
 
@@ -149,7 +150,8 @@ def _run(problem: Problem, parsed: argparse.Namespace) -> tuple[Report, str]:
     except SubmissionError as error:
         return pipeline.refused(problem.id, Path(parsed.solution).name, error), ""
     names = ("device", "cases", "seed", "card", "cache", "threads")
-    options = pipeline.Options(seconds=parsed.time_limit, **{name: getattr(parsed, name) for name in names})
+    waits = {"resource_seconds": _RESOURCE_SECONDS} if parsed.resources else {}
+    options = pipeline.Options(seconds=parsed.time_limit, **waits, **{name: getattr(parsed, name) for name in names})
     return _watch(problem, loaded, options), loaded.text
 
 
