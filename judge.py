@@ -11,6 +11,7 @@ if sys.version_info < (3, 11):  # noqa: UP036
     sys.exit(f"judge.py needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable})")
 
 import contextlib
+import dataclasses
 import difflib
 import shlex
 import signal
@@ -150,8 +151,9 @@ def _run(problem: Problem, parsed: argparse.Namespace) -> tuple[Report, str]:
     except SubmissionError as error:
         return pipeline.refused(problem.id, Path(parsed.solution).name, error), ""
     names = ("device", "cases", "seed", "card", "cache", "threads")
-    waits = {"resource_seconds": _RESOURCE_SECONDS} if parsed.resources else {}
-    options = pipeline.Options(seconds=parsed.time_limit, **waits, **{name: getattr(parsed, name) for name in names})
+    options = pipeline.Options(seconds=parsed.time_limit, **{name: getattr(parsed, name) for name in names})
+    if parsed.resources:
+        options = dataclasses.replace(options, resource_seconds=_RESOURCE_SECONDS)
     return _watch(problem, loaded, options), loaded.text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_IDENTIFIER = re.compile(r"(\d{1,4})")  # longer numbers are no lengths, whatever the source calls its kernels
+_IDENTIFIER = re.compile(r"(\d{1,4})(?!\d)")  # longer numbers are no lengths, whatever the source calls its kernels
 
 
 def readable(mangled: str) -> str:
@@ -25,9 +25,9 @@ def readable(mangled: str) -> str:
 
 
 _TYPES = {
-    "v": "void", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char", "s": "short", "t": "unsigned short",
-    "i": "int", "j": "unsigned", "l": "long", "m": "unsigned long", "x": "long long", "y": "unsigned long long",
-    "f": "float", "d": "double",
+    "v": "void", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char", "s": "short",
+    "t": "unsigned short", "i": "int", "j": "unsigned", "l": "long", "m": "unsigned long",
+    "x": "long long", "y": "unsigned long long", "f": "float", "d": "double",
 }  # fmt: skip
 _LITERAL = re.compile(r"L([a-z])(n?)(\d+)E")
 

@@ -40,8 +40,9 @@ def _line(use: KernelUse) -> Text:
     line.append(*_spills(kernel))
     line.append(f", {_shared(kernel.static_shared_bytes + launch.shape.shared_bytes)}; ")
     if not launch.occupancy.blocks:
-        lack = " and ".join(launch.occupancy.limits)
-        return line.append(f"a block of {_times(launch.shape.block)} threads has too few {lack} on {use.card}", "bold red")
+        lacks = " and ".join(launch.occupancy.limits)
+        block = f"a block of {_times(launch.shape.block)} threads"
+        return line.append(f"cannot be launched on {use.card}: {block} needs more {lacks} than there are", "bold red")
     line.append(_occupancy(launch))
     several = "largest " if len(use.launches) > 1 else ""
     return line.append(f"; {several}grid {_grid(launch)} = {_waves(launch.waves)} on {use.card}")

@@ -17,7 +17,7 @@ def answer(request: Frame) -> Iterator[Frame]:
     """One "compile" request -> one "compiled" frame; one "measure" request -> one "resources" frame; or the compiler's
     SubmissionError."""
     try:
-        yield {"compile": _compile, "measure": _measure}[request.kind](**request.fields)
+        yield _measure(**request.fields) if request.kind == "measure" else _compile(**request.fields)
     except JudgeError as error:
         if "OUT_OF_MEMORY" in str(error):  # the compiler ran into this process's own limit
             raise MemoryError(str(error)) from error
