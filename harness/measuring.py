@@ -23,6 +23,7 @@ from harness.sandbox.frames import FrameError
 from harness.sandbox.resource_codec import resources_of
 from harness.sandbox.supervisor import Source, Toolchain, measure_source
 
+PATIENCE = 5.0  # seconds that a compilation gets unasked
 _MAX_LAUNCHES = 64  # shapes of a kernel that a report lists
 
 
@@ -37,7 +38,8 @@ class Resources:
     def note(self) -> str:
         """Why there are none, as a sentence's words; "" where there are some."""
         if self.waited:
-            return f"not measured, the optimised compile takes longer than {self.waited:g} s (use --resources to wait)"
+            way_out = " (use --resources to wait)" if self.waited <= PATIENCE else ""
+            return f"not measured, the optimised compile takes longer than {self.waited:g} s{way_out}"
         return f"not measured, {self.reason}" if self.reason else ""
 
 
@@ -50,9 +52,12 @@ class Meter:
         self._key = store.key(text, name, declaration, card, "resources", toolchain.meter) if cache else ""
 
     def known(self) -> Resources | None:
-        """What the cache has: the resources, or that they take longer than this meter would wait."""
+        """What the cache has: the resources, or that they take longer than this meter would wait. Who asks for more
+        than the usual patience is not told of an earlier failure: the machine may have been busy."""
         found = _unpack(store.get(self._key)) if self._key else None
-        return found if found and (not found.waited or found.waited >= self._seconds) else None
+        if found and found.waited and self._seconds > min(PATIENCE, found.waited):
+            return None
+        return found
 
     def measure(self) -> Resources:
         """Compile, and remember the result. Raises nothing: what goes wrong here is a reason, not a verdict."""

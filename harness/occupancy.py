@@ -47,9 +47,9 @@ def occupancy(card: Card, threads: int, registers: int, shared_bytes: int, barri
 def _by_registers(card: Card, warps: int, registers: int) -> int:
     if not registers:
         return _UNLIMITED
+    if registers > _MAX_REGISTERS:
+        return 0
     unit = _round_up(registers * WARP, _REGISTER_UNIT)
-    if registers > _MAX_REGISTERS or unit * _round_up(warps, _PARTITIONS) > card.registers_per_sm:
-        return 0  # the launch itself is checked as though a block took the same from every partition
     return card.registers_per_sm // _PARTITIONS // unit * _PARTITIONS // warps
 
 

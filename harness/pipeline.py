@@ -59,7 +59,7 @@ class Options:
     threads: int = 0
     seconds: float = 0.0
     compile_seconds: float = 30.0  # of NVRTC
-    resource_seconds: float = 5.0  # of NVRTC at full optimisation, for registers and spills; 0: not at all
+    resource_seconds: float = measuring.PATIENCE  # of NVRTC at full optimisation, for registers; 0: not at all
     gpu_compile_seconds: float = 120.0  # of NVRTC and nvcc: full optimisation of an unrolled tile loop takes 40 s
     toolchain: Toolchain = field(default_factory=Toolchain)
 

@@ -39,7 +39,7 @@ KIB = 1024
         ("H100", 384, 168, 227 * KIB, 4, 1),
         ("H100", 1024, 64, 100, 1, 1),
         ("H100", 736, 80, 0, 1, 1),
-        ("H100", 736, 88, 0, 1, 0),  # 23 warps are checked as 24
+        ("H100", 736, 88, 0, 1, 0),  # 65536 registers hold 23 such warps, their four partitions 20
         ("H100", 96, 40, 0, 1, 16),  # 51 warps would fit, were the registers not those of four partitions
         ("H200", 128, 56, 35430, 1, 6),
     ],

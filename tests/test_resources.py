@@ -25,6 +25,7 @@ from harness.plan import Launch, LaunchPlan, Memset
 from harness.report import json as json_report
 from harness.report import terminal
 from harness.results import CaseResult, KernelResources, LaunchShape, Report
+from harness.sandbox.death import Cause, ChildDied
 from harness.sandbox.frames import Frame, FrameError
 from harness.sandbox.resource_codec import read_launches, read_resources, resources_frame
 from harness.sandbox.supervisor import Source, Toolchain
@@ -309,3 +310,17 @@ extern "C" void solve(float* out, int n) { for (int i = 0; i < 3; ++i) k<4><<<n 
     arguments = [Argument("out", np.zeros(8, np.float32), "out", "float"), Argument("n", 8, "scalar", "int")]
     result = EmulatorDevice().run(Program("my.cu", ptx), arguments, RunLimits(threads=1), 0)
     assert result.launches == (LaunchShape("_Z1kILi4EEvPf", (2, 1, 1), (4, 1, 1), 64, 3),)
+
+
+def test_who_asks_to_wait_is_not_put_off_with_an_earlier_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(measuring, "measure_source", lambda *_: _too_long())
+    source = Source("text", "my.cu", DECLARATION, "H100")
+    patient = measuring.Meter(source, Toolchain(), 120.0, cache=True)
+    assert patient.measure().note() == "not measured, the optimised compile takes longer than 120 s"
+    assert patient.known() is None
+    assert measuring.Meter(source, Toolchain(), 5.0, cache=True).known() == measuring.Resources(waited=120.0)
+
+
+def _too_long() -> tuple[KernelResources, ...]:
+    raise ChildDied(Cause.DEADLINE, "no answer")
