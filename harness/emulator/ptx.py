@@ -398,7 +398,9 @@ class _Parser:
         self.f = f
         branch_targets: dict[str, tuple[str, ...]] = {}
         first_loc = True
-        while self._skip_space():
+        while True:
+            if not self._skip_space():
+                raise UnsupportedPtx(f"PTX ends inside {f.name}", self.loc)
             c = self.text[self.pos]
             if c == "{":
                 self.pos += 1
