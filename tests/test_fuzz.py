@@ -3,7 +3,8 @@
 Whatever comes in, nothing but UnsupportedPtx comes out of the parser and the lowering, and nothing but PlanFault or
 UnsupportedPtx out of the planner: no other exception, no endless loop, no allocation out of proportion.
 
-Hypothesis draws the same few inputs in every usual run. JUDGE_FUZZ=N draws N others for each test.
+Hypothesis draws the same few inputs in every usual run. JUDGE_FUZZ=<first>:<last> draws so many others for each test,
+from `first` as the seed.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from harness import cards, planner
@@ -41,14 +42,17 @@ from tests.emulator_kit import ptx_of
 from tests.fuzz_host import Call, play, scripts
 from tests.fuzzing import TOKEN, damaged, edits
 
-_COUNT = os.environ.get("JUDGE_FUZZ", "").split(":")[-1]  # other tests take a range of seeds there
+Test = Callable[..., None]
+_RANGE = [int(number) for number in os.environ.get("JUDGE_FUZZ", "").split(":") if number]
 
 
-def _some(usual: int) -> settings:
-    return settings(
-        max_examples=int(_COUNT) if _COUNT else usual, derandomize=not _COUNT, deadline=None, database=None,
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+def _some(usual: int) -> Callable[[Test], Test]:
+    """Draw so many inputs, the same ones each time, or those that JUDGE_FUZZ asks for."""
+    count = _RANGE[-1] - _RANGE[0] if _RANGE else usual
+    chosen = settings(
+        max_examples=count, derandomize=not _RANGE, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
+    return lambda test: seed(_RANGE[0])(chosen(test)) if _RANGE else chosen(test)
 
 
 # The parser and the lowering
@@ -168,6 +172,8 @@ def test_a_damage_that_once_broke_the_parser_is_unsupported(name: str) -> None:
         ".shared .align 6 .b8 x[4];",
         ".global .b8 x[" + "9" * 5000 + "];",
         ".global .align " + "9" * 5000 + " .b8 x[4];",
+        ".global .align 1 .b8 x = {y};",
+        ".global .align 4 .u32 x[2] = {1, 2, 3};",
         ".global .align 8 .u64 x[1] = {y+" + "9" * 5000 + "};",
         '.file 1 "a.cu"\n.file ' + "9" * 5000 + ' "b.cu"',
     ],
@@ -259,6 +265,10 @@ def _planned(ptx: str) -> LaunchPlan | None:
 def test_solve_is_sound_before_it_is_damaged() -> None:
     plan = _planned(_solve())
     assert plan is not None and plan.stdout == "5 a 0.500000  2.50\n" and len(plan.steps) == 5
+
+
+def test_ptx_without_solve_is_a_fault() -> None:
+    assert _planned(".version 9.0\n.target sm_90\n") is None
 
 
 @_some(25)

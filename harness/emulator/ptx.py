@@ -16,6 +16,7 @@ from functools import lru_cache
 from harness.emulator.errors import UnsupportedPtx
 
 MAX_SCOPED_RANGE = 1024  # registers of one .reg %r<N> inside of a nested scope
+POINTER_BYTES = 8
 MAX_INITIALISED = 1 << 30  # bytes of a variable with an initial value
 MAX_NESTING = 16  # of brackets in an operand
 _MAX_DIGITS = 72  # of a number; 64 bits written with 0b take 66
@@ -656,8 +657,12 @@ def _initializer(text: str, size: int, count: int) -> tuple[bytes, tuple[tuple[i
         if value := _immediate(item):
             data += (value.value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
         elif m := re.match(r"(?:generic\(\s*)?([\w$]+)\s*\)?\s*(?:\+\s*(\d+))?$", item):
+            if size != POINTER_BYTES:
+                raise UnsupportedPtx(f"address as an initial value of {size} bytes: {item[:40]!r}")
             relocations.append((len(data), m[1], _number(m[2] or "0")))
             data += bytes(size)
         else:
             raise UnsupportedPtx(f"initial value {item[:40]!r}")
+    if len(data) > size * count:
+        raise UnsupportedPtx(f"more initial values than the variable holds: {text[:40]!r}")
     return bytes(data).ljust(size * count, b"\0"), tuple(relocations)
