@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -30,11 +31,11 @@ class Edit:
     text: str
 
 
-def edits(pool: list[str]) -> st.SearchStrategy[list[Edit]]:
-    """One to five edits; `pool` are tokens that do occur."""
+def edits(pool: list[str], kinds: Sequence[str] = (), most: int = 5) -> st.SearchStrategy[list[Edit]]:
+    """One to `most` edits of these kinds, of all kinds where none is given; `pool` are tokens that do occur."""
     tokens = st.one_of(st.sampled_from(pool), st.sampled_from(_ODD), st.sampled_from(_HUGE), st.text(max_size=3))
     fraction = st.floats(0, 1, exclude_max=True)
-    return st.lists(st.builds(Edit, st.sampled_from(list(_EDITS)), fraction, fraction, tokens), min_size=1, max_size=5)
+    return st.lists(st.builds(Edit, st.sampled_from(kinds or list(_EDITS)), fraction, fraction, tokens), min_size=1, max_size=most)
 
 
 def damaged(text: str, changes: list[Edit]) -> str:

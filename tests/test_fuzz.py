@@ -120,6 +120,21 @@ def test_damaged_ptx_is_unsupported_or_lowered(data: st.DataObject) -> None:
         assert known.what
 
 
+@_some(25)
+@given(st.data())
+@pytest.mark.usefixtures("quick_compiler")
+def test_what_damaged_ptx_is_lowered_to_is_compiled_or_unsupported(data: st.DataObject) -> None:
+    """Through LLVM's verifier and its code generator; mild damage, so that most of it gets there."""
+    mild = edits(_pool(), ("replace", "swap", "modifiers", "double", "drop"), 2)
+    text = damaged(data.draw(st.sampled_from(_texts())), data.draw(mild))
+    try:
+        program = Emulated(parse(text))
+        for name in program.kernel_addresses:
+            program.kernel(name, shape_of((32, 1, 1)))
+    except UnsupportedPtx as known:
+        assert known.what
+
+
 @_some(100)
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=200), st.booleans())
 def test_text_that_is_no_ptx_is_unsupported(text: str, inside: bool) -> None:
