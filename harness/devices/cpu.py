@@ -21,6 +21,7 @@ from harness.devices.base import Argument, Program, RunLimits, RunResult
 from harness.devices.emulated import Reporter
 from harness.devices.names import readable
 from harness.devices.places import LaunchPlaces, Tensors
+from harness.devices.shapes import launch_shapes
 from harness.emulator import layout as L
 from harness.emulator import ptx
 from harness.emulator.errors import UnsupportedPtx
@@ -218,4 +219,5 @@ class _Run:
             message = f"The submission printed more than {self.limits.stdout_bytes // 1024} KiB in one case."
             self.findings.append(Finding(FindingKind.OUTPUT_LIMIT, message, self.file))
         stdout = printed[: self.limits.stdout_bytes].decode(errors="ignore")
-        return RunResult(outputs, tuple(self.findings), stdout, time.monotonic() - self.start, unwritten)
+        seconds = time.monotonic() - self.start
+        return RunResult(outputs, tuple(self.findings), stdout, seconds, unwritten, launches=launch_shapes(self.plan))

@@ -18,6 +18,7 @@ from harness.planning.calls import HostCall, Table, i32, user_words
 from harness.planning.cuda_errors import CudaError
 from harness.planning.launch_rules import KernelFacts
 from harness.planning.memory import DeviceMemory, PlanFault
+from harness.planning.signatures import fitted
 from harness.results import Finding
 from harness.verdict import FindingKind
 
@@ -67,11 +68,20 @@ class HostApi:
         handler = self._table.get(call.name)
         if handler is not None:
             self._call = call
+            self._fit(call)
             return handler(self, call)
         if call.name.startswith("judge_host_only_"):
             return b""
         message = f"solve() calls {user_words(call.name)}, which the judge does not offer"
         raise self.fault(FindingKind.UNSUPPORTED, message, call)
+
+    def _fit(self, call: HostCall) -> None:
+        """Give a call's arguments the sizes that its handler reads. Raises PlanFault where there are others."""
+        arguments = fitted(call.name, call.args)
+        if arguments is None:
+            message = f"solve() calls {user_words(call.name)} with {len(call.args)} arguments, which is not its way"
+            raise self.fault(FindingKind.UNSUPPORTED, message, call)
+        call.args[:] = arguments
 
     def plan(self) -> LaunchPlan:
         """The plan so far. Raises PlanFault where there are findings."""

@@ -12,6 +12,7 @@ from harness.devices.base import Argument, Program, RunLimits, RunResult
 from harness.errors import JudgeError, JudgeException, SubmissionError, UsageError
 from harness.results import Access, Finding
 from harness.sandbox.frames import Frame, FrameError
+from harness.sandbox.resource_codec import read_launches
 from harness.verdict import FindingKind, Verdict
 
 _MAX_TEXT = 256 * 1024  # characters of one message, log or capture
@@ -67,6 +68,7 @@ def result_frame(result: RunResult) -> Frame:
         "stdout": result.stdout[:_MAX_TEXT],
         "seconds": result.seconds,
         "unwritten": {name: int(count) for name, count in result.unwritten.items()},
+        "launches": [dataclasses.asdict(shape) for shape in result.launches],
     }
     return Frame("result", fields, result.outputs)
 
@@ -97,6 +99,7 @@ def read_result(frame: Frame, arguments: Sequence[Argument]) -> RunResult:
         stdout=_take(frame.fields, "stdout", str),
         seconds=float(_take(frame.fields, "seconds", (int, float))),
         unwritten={name: unwritten[name] for name in due if name in unwritten},
+        launches=read_launches(frame.fields.get("launches")),
     )
 
 
