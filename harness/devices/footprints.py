@@ -51,8 +51,8 @@ class Footprints:
         verbs = ("writes", "uses") if wrote else ("reads", "writes")
         message = (
             f"Race on {spot.text} between launches: {readable(other.kernel)}, launched at line {other.line}, "
-            f"{verbs[0]} it and {readable(launch.kernel)}, launched here, {verbs[1]} it, on different streams and with no "
-            "event or synchronisation between the two."
+            f"{verbs[0]} it and {readable(launch.kernel)}, launched here, {verbs[1]} it, on different streams and with "
+            "no event or synchronisation between the two."
         )
         access = Access(other.line, write=wrote, file=self._file)
         return Finding(
