@@ -113,6 +113,15 @@ def test_blocks_that_keep_apart_or_in_order_raise_no_alarm(name: str, level: str
     assert ran.findings == []
 
 
+@pytest.mark.parametrize("fence", ["", "__threadfence();"])
+def test_a_write_after_reads_of_several_blocks_and_its_own(fence: str) -> None:
+    (finding,) = _run(f"int v = c[t]; a[b * 64 + t] = v; {fence} if (b == n - 1)\nc[t] = v + 1 + t;").findings
+    assert (finding.kind, finding.line) == (K.DATA_RACE, LINE + 1)
+    assert finding.other is not None
+    assert (finding.other.block, finding.other.line, finding.other.write) == (None, LINE, False)
+    assert f"while other blocks read it at line {LINE}" in finding.message
+
+
 def test_several_workers_see_every_conflict() -> None:
     """Whichever host thread is faster: each conflict is seen by one of the two sides."""
     for _ in range(10):
