@@ -19,6 +19,7 @@ import numpy as np
 from harness import cards
 from harness.devices.base import Argument, Program, RunLimits, RunResult
 from harness.devices.emulated import Reporter
+from harness.devices.footprints import Footprints
 from harness.devices.names import readable
 from harness.devices.places import LaunchPlaces, Tensors
 from harness.devices.shapes import launch_shapes
@@ -109,6 +110,7 @@ class _Run:
         if any(isinstance(step, Launch) and step.cooperative for step in plan.steps):
             self.memory.add(Buffer(WORKSPACE_ID, "the grid's barrier", _WORKSPACE.nbytes), _WORKSPACE)
         self.reporter = Reporter(compiled.module, self.file, Tensors(self.memory, self.tensors))
+        self.footprints = Footprints(plan.steps, self.file, Tensors(self.memory, self.tensors))
         self.launcher = Launcher(self.memory, limits.threads, limits.schedule)
         self.card, self.kernels = cards.get(program.card), ptx.parsed(program.ptx).kernels
         self.findings: list[Finding] = []
@@ -126,8 +128,12 @@ class _Run:
 
     def replay(self) -> None:
         """The plan's steps in order, up to the first that fails."""
-        for step in self.plan.steps:
-            if not self._step(step) or any(verdict_of(f.kind) is Verdict.UNSUPPORTED for f in self.findings):
+        for number, step in enumerate(self.plan.steps):
+            going_on = self._step(step)
+            if isinstance(step, Launch) and self.footprints.wants(number):
+                sizes = {n: r.buffer.nbytes for n, r in self.memory.regions.items()}
+                self.findings += self.footprints.add(number, self.memory.blocks.touched(sizes))
+            if not going_on or any(verdict_of(f.kind) is Verdict.UNSUPPORTED for f in self.findings):
                 return
 
     def _step(self, step: Step) -> bool:

@@ -92,7 +92,7 @@ def _issue(api: HostApi, call: HostCall, launch: Launch, args: bytes, stream: in
         return i32(api.last_error)
     _check_freed(api, call, launch, args)
     _check_host(api, call, launch, args)
-    api.add(replace(launch, args=args), call)
+    api.add(replace(launch, args=args), call, stream)
     return OK
 
 

@@ -18,6 +18,7 @@ PARAMETERS: dict[str, tuple[int, ...]] = {
     "__cudaCDP2StreamWaitEvent": (8, 8, 4), "free": (8,), "judge_calloc": (8, 8), "judge_check_device": (4,),
     "judge_device_name": (8, 8), "judge_event_elapsed": (8, 8, 8), "judge_exit": (4,),
     "judge_func_set_attribute": (8, 4, 4), "judge_host_free": (8,), "judge_host_malloc": (8, 8),
+    "judge_launch_cooperative": (8, 4, 4, 4, 4, 4, 4, 8, 8, 8),
     "judge_launch_kernel": (8, 4, 4, 4, 4, 4, 4, 8, 8, 8), "judge_managed_malloc": (8, 8), "judge_memcpy": (8, 8, 8, 4),
     "judge_memset": (8, 4, 8), "judge_occupancy_block_size": (8, 8, 8, 8, 4), "judge_set_device": (4,),
     "judge_synchronize": (), "judge_total_memory": (), "malloc": (8,), "vprintf": (8, 8),
