@@ -19,6 +19,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness import cases as case_builder
+from harness import object_cache
 from harness.artefacts import compiled
 from harness.cases import Case
 from harness.check import compare
@@ -100,6 +101,8 @@ class _Judging:
             try:
                 yield from self._prepare(runner)
                 yield from self._run_all(runner, ahead, specs)
+                if self._options.cache:
+                    object_cache.keep(self._ptx, runner.collect())
             except SubmissionError as error:
                 self._refusal = error
                 if not self._compile.ok:
@@ -118,7 +121,9 @@ class _Judging:
         artefacts, cached = compiled(source, options.toolchain, seconds, options.cache)
         self._compile = CompileResult(True, artefacts.seconds, artefacts.log, cached)
         yield Compiled(self._compile)
-        runner.load(Program(submission.name, artefacts.ptx, options.card, artefacts.cubin))
+        self._ptx = artefacts.ptx
+        known = object_cache.known(artefacts.ptx) if options.cache else {}
+        runner.load(Program(submission.name, artefacts.ptx, options.card, artefacts.cubin), known)
         opened = runner.opened()
         self._device = opened.name
         yield DeviceReady(opened.kind, opened.name)

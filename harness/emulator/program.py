@@ -60,7 +60,7 @@ class Compiled:
     @cached_property
     def run_blocks(self) -> Callable[[int], int]:
         """The block scheduler around this kernel: takes the address of a Context, returns a code of layout.py."""
-        return jit.function(self.native.address("run_blocks"))
+        return jit.function(self.native.address(jit.ENTRY))
 
 
 @dataclass

@@ -119,7 +119,7 @@ def _insert_phis(blocks: list[Block], sites: dict[str, list[Block]], renamed: se
                     frontier[runner].add(b)
                     assert runner.idom is not None
                     runner = runner.idom
-    for r in renamed:
+    for r in sorted(renamed):  # the same text from the same function: object code is found by it
         todo = [*dict.fromkeys(sites[r]), blocks[0]]
         placed: set[Block] = set()
         while todo:

@@ -41,7 +41,7 @@ class Suspender(Emitter):
 
     def take_fuel(self, b: Block) -> None:
         assert b.loop is not None
-        own = [x for x in b.loop.blocks if x.loop is b.loop]
+        own = sorted((x for x in b.loop.blocks if x.loop is b.loop), key=lambda x: x.index)
         cost = max(1, sum(len(x.ins) + 1 for x in own))
         left = self.let(f"sub i64 {self.let('load i64, ptr %fuel')}, {cost}")
         self.emit(f"store i64 {left}, ptr %fuel")
@@ -136,7 +136,7 @@ class Suspender(Emitter):
             self.emit(
                 f"store i32 {self.let('load i32, ptr %live') if self.partial_exit else self.all_lanes()}, ptr %mask"
             )
-            for c in self.flow.pending[target]:
+            for c in sorted(self.flow.pending[target], key=lambda c: c.index):
                 self.emit(f"store i32 0, ptr %{self.pending_variable(c)}")
         self.emit(f"br label %B{target.index}")
         self.resumes[number - 1] = "\n".join(self.lines)
