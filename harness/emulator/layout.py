@@ -26,6 +26,7 @@ EPOCH_STEP = 64
 
 # Kinds of hazards: seen, recorded, and run past.
 H_RACE_READ, H_RACE_WRITE, H_UNINIT_SHARED, H_UNINIT_LOCAL, H_UNINIT_GLOBAL, H_RACE_ATOMIC = range(6)
+H_UNINIT_REGISTER = 8
 
 
 class BufferEntry(c.Structure):
@@ -81,7 +82,7 @@ class Context(c.Structure):
         ("nhazards", c.c_uint64),
         ("max_hazards", c.c_uint64),
         ("history", c.c_uint64),  # per instruction the host addresses of its last four vector loads, to prefetch by
-        ("seen", c.c_uint64),  # one byte per instruction: hazard already recorded
+        ("seen", c.c_uint64),  # four bytes per instruction: kinds of hazards already recorded
         ("fault_address", c.c_uint64),
         ("block", c.c_uint64),  # linear index of the current block
         ("print_buffer", c.c_uint64),

@@ -61,8 +61,9 @@ def uses(i: Ins, types: dict[str, str]) -> list[str]:
     return found
 
 
-def convert(blocks: list[Block], types: dict[str, str]) -> None:
-    """Rewrite the blocks in place; `types` gains the new names. Every name then has one definition."""
+def convert(blocks: list[Block], types: dict[str, str]) -> bool:
+    """Rewrite the blocks in place; `types` gains the new names. Every name then has one definition. Returns whether
+    UNDEFINED may be among the values."""
     sites: dict[str, list[Block]] = defaultdict(list)
     guarded: set[str] = set()
     for b in blocks:
@@ -75,9 +76,10 @@ def convert(blocks: list[Block], types: dict[str, str]) -> None:
     entry_live = live[blocks[0]]
     renamed = {r for r, s in sites.items() if len(s) > 1} | guarded | (entry_live - {UNDEFINED})
     if not renamed:
-        return
+        return False
     _insert_phis(blocks, sites, renamed, live)
     _rename(blocks, renamed, types)
+    return bool(guarded or entry_live - {UNDEFINED})
 
 
 def live_in(blocks: list[Block], types: dict[str, str]) -> dict[Block, set[str]]:

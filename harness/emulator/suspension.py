@@ -17,6 +17,7 @@ from harness.emulator.layout import Context, Warp
 from harness.emulator.ptx import Ins, Reg
 from harness.emulator.ssa import definitions
 from harness.emulator.types import BITS
+from harness.emulator.undefined import Taint
 
 
 class Suspender(Emitter):
@@ -25,8 +26,10 @@ class Suspender(Emitter):
     frame_set: dict[Block, list[str]]  # what each block needs when it is entered: live-in values and phis
     partial_exit: bool  # whether lanes may exit while others of the warp go on
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: Any, undefined: frozenset[str] = frozenset(), **kwargs: Any):
+        """undefined: of undefined.analyse."""
         super().__init__(*args, **kwargs)
+        self.taint = Taint(self, undefined)
         self.resumes: list[str] = []
         self.frame: dict[str, int] = {}  # key -> byte offset in the warp's frame
         self.frame_bytes = 0
@@ -101,6 +104,8 @@ class Suspender(Emitter):
             if name not in skip:
                 variable = self.alloca_of(name)
                 transfer(name, self.allocas[variable], variable)
+        for key, variable in self.taint.saved(needed):
+            transfer(key, "i32", variable)
         if waiting:
             transfer("$mask", "i32", "mask")
         for c in waiting:

@@ -65,7 +65,7 @@ class Worker:
         instructions = len(self.kernel.instructions) + 1
         self.hazards = (Hazard * MAX_HAZARDS)()
         self._history = np.zeros((instructions, 4), np.int64)
-        self._seen = (ctypes.c_uint8 * instructions)()
+        self._seen = (ctypes.c_uint32 * instructions)()
         c = self.context
         c.hazards, c.max_hazards = ctypes.addressof(self.hazards), MAX_HAZARDS
         c.history = self._history.ctypes.data

@@ -53,15 +53,15 @@ def hazard_helper(m: Needs, name: str) -> str:
     )
     f("entry:")
     seen = f.get("%ctx", Context, "seen", pointer=True)
-    p = f.let(f"getelementptr i8, ptr {seen}, i32 %insn")
-    old = f.let(f"load i8, ptr {p}")
-    bit = f.let(f"shl i8 1, {f.let('trunc i32 %kind to i8')}")
-    fresh = f.let(f"icmp eq i8 {f.let(f'and i8 {old}, {bit}')}, 0")
+    p = f.let(f"getelementptr i32, ptr {seen}, i32 %insn")
+    old = f.let(f"load i32, ptr {p}")
+    bit = f.let("shl i32 1, %kind")
+    fresh = f.let(f"icmp eq i32 {f.let(f'and i32 {old}, {bit}')}, 0")
     count = f.get("%ctx", Context, "nhazards")
     room = f.let(f"icmp ult i64 {count}, {f.get('%ctx', Context, 'max_hazards')}")
 
     def record() -> None:
-        f(f"  store i8 {f.let(f'or i8 {old}, {bit}')}, ptr {p}")
+        f(f"  store i32 {f.let(f'or i32 {old}, {bit}')}, ptr {p}")
         base = f.get("%ctx", Context, "hazards", pointer=True)
         row = f.let(f"getelementptr [{ctypes.sizeof(Hazard)} x i8], ptr {base}, i64 {count}")
         for field, value in (
