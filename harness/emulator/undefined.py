@@ -30,12 +30,13 @@ from harness.emulator.ptx import Addr, Ins, Operand, Reg, Vec
 from harness.emulator.ssa import UNDEFINED, definitions, registers
 
 # The result is undefined where any operand is.
-_ANY = frozenset(
-    "mov cvt cvta add sub mul mad mul24 mad24 fma div rem min max abs neg not xor shl shr shf bfe setp set ex2 lg2 sqrt "
-    "rsqrt rcp sin cos tanh copysign testp popc clz brev bfind sad selp shfl".split()
-)
-_ALL = frozenset("and or lop3 bfi prmt".split())  # where all are: these also put words together from parts
-_HARMLESS = frozenset("prefetch prefetchu discard applypriority mov cvta".split())  # with any address
+_ANY = {
+    "mov", "cvt", "cvta", "add", "sub", "mul", "mad", "mul24", "mad24", "fma", "div", "rem", "min", "max", "abs", "neg",
+    "not", "xor", "shl", "shr", "shf", "bfe", "setp", "set", "ex2", "lg2", "sqrt", "rsqrt", "rcp", "sin", "cos", "tanh",
+    "copysign", "testp", "popc", "clz", "brev", "bfind", "sad", "selp", "shfl",
+}  # fmt: skip
+_ALL = {"and", "or", "lop3", "bfi", "prmt"}  # where all are: these also put words together from parts
+_HARMLESS = {"prefetch", "prefetchu", "discard", "applypriority"}  # with any address
 VALUE, ADDRESS, CONDITION = range(3)  # what an undefined value was used as; in Hazard.tag
 
 
@@ -91,7 +92,9 @@ def _sources(i: Ins) -> list[str]:
 
 
 def _needs_all(i: Ins) -> bool:
-    return (i.base in _ALL and i.mods[-1] != "pred") or (i.base == "mov" and isinstance(i.args[1], Vec))
+    """Whether the result is undefined only where all operands are, such as both halves of a word."""
+    packs = (i.base == "mov" and isinstance(i.args[1], Vec)) or (i.base == "cvt" and len(i.args) > 2)
+    return packs or (i.base in _ALL and i.mods[-1] != "pred")
 
 
 def _may_be(i: Ins, undefined: set[str]) -> bool:
