@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from harness.emulator import worker
+from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.inline import flatten
 from harness.emulator.ptx import parse
 from harness.results import Finding
@@ -143,6 +144,7 @@ INSTRUCTIONS = {
     "a comparison in a disjunction": ("setp.lt.or.s32 %p3, %r2, 9, %p1; @%p3 " + _STORE + "%r1;", "condition"),
     "a comparison in a true disjunction": ("setp.lt.or.s32 %p3, %r2, 9, !%p1; @%p3 " + _STORE + "%r1;", ""),
     "bits that are cut out": ("and.b32 %r3, %r2, 255; or.b32 %r4, %r3, 256;" + _STORE + "%r4;", ""),
+    "bits that are cut out under a guard": ("mov.u32 %r3, 1; @%p8 and.b32 %r3, %r2, 255;" + _STORE + "%r3;", ""),
     "a pair, half of it": ("cvt.u16.u32 %rs1, %r2; mov.b32 %r3, {%rs1, %rs2}; mov.u16 %rs3, 1; mov.b32 %r4, {%rs3, %rs1};" + _STORE + "%r4;", ""),
     "a pair": ("cvt.u16.u32 %rs1, %r2; mov.b32 %r3, {%rs1, %rs1}; mov.b32 {%rs3, %rs4}, %r3; cvt.u32.u16 %r4, %rs4;" + _STORE + "%r4;", "used"),
     "a pair of halves, one of them": ("cvt.rn.f32.s32 %f1, %r2; cvt.rn.f32.s32 %f2, %r1; cvt.rn.f16x2.f32 %r3, %f1, %f2;" + _STORE + "%r3;", ""),
@@ -179,6 +181,12 @@ def test_values_that_a_whole_warp_shares(name: str) -> None:
     found = run(_PTX.format(lane="%ctaid.x", body=body), [np.zeros(64, np.uint32)], grid=16).findings
     assert {(f.kind, f.block) for f in found} <= ({(K.UNINITIALIZED_READ, (8, 0, 0))} if use else set())
     assert bool(found) == bool(use)
+
+
+@pytest.mark.parametrize("text", ["st.global.u32 [%rd4];", "mov.b32;", "and.b32 %r2;", "selp.b32 %r3, %r2;", "atom.add.u32;", "red;"])
+def test_half_an_instruction_is_unsupported(text: str) -> None:
+    with pytest.raises(UnsupportedPtx):
+        run(_PTX.format(lane="%tid.x", body=text + _STORE + "%r2;"), [np.zeros(64, np.uint32)])
 
 
 @pytest.mark.parametrize(

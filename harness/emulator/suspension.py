@@ -16,8 +16,8 @@ from harness.emulator.inline import call_places
 from harness.emulator.layout import Context, Warp
 from harness.emulator.ptx import Ins, Reg
 from harness.emulator.ssa import definitions
+from harness.emulator.taint import Taint
 from harness.emulator.types import BITS
-from harness.emulator.undefined import Taint
 
 
 class Suspender(Emitter):
