@@ -19,7 +19,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness import cards, measuring
+from harness import cards, measuring, object_cache
 from harness import cases as case_builder
 from harness.artefacts import compiled
 from harness.cases import Case
@@ -107,6 +107,8 @@ class _Judging:
             try:
                 yield from self._prepare(runner)
                 yield from self._run_all(runner, ahead, specs)
+                if self._options.cache:
+                    object_cache.keep(self._ptx, runner.collect())
             except SubmissionError as error:
                 self._refusal = error
                 if not self._compile.ok:
@@ -127,7 +129,9 @@ class _Judging:
         self._compile = CompileResult(True, artefacts.seconds, artefacts.log, cached)
         self._meter = measuring.Meter(source, options.toolchain, options.resource_seconds, options.cache)
         yield Compiled(self._compile)
-        runner.load(Program(submission.name, artefacts.ptx, options.card, artefacts.cubin))
+        self._ptx = artefacts.ptx
+        known = object_cache.known(artefacts.ptx) if options.cache else {}
+        runner.load(Program(submission.name, artefacts.ptx, options.card, artefacts.cubin), known)
         opened = runner.opened()
         self._device = opened.name
         if opened.kind == "gpu":

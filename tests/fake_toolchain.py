@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.devices.base import Argument, Program, RunLimits, RunResult
+from harness.emulator.objects import STORE
 from harness.errors import JudgeError, SubmissionError, UsageError
 from harness.results import Access, Finding, KernelResources, LaunchShape
 from harness.sandbox.supervisor import Toolchain
@@ -29,6 +30,7 @@ TOOLCHAIN = Toolchain(
     cpu="tests.fake_toolchain:FakeDevice",
     gpu="tests.fake_toolchain:NoDevice",
 )
+OBJECT = b"\x7fELF\2\1\1" + bytes(9) + b"\1\0" + bytes(100)  # looks like an object file
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,12 @@ class FakeDevice:
                 self.broken = True
             elif order == "launch":
                 launches.append(LaunchShape("_Z6doublePf", (int(n), 4, 1), (128, 1, 1), 1024))
+            elif order == "compile":  # what a kernel's native code would do to the store of objects
+                STORE.add("a" * 64, OBJECT)
+            elif order == "compile_rubbish":
+                STORE.take_fresh = lambda: {"../../rubbish": OBJECT}  # type: ignore[method-assign]
+            elif order == "know":
+                said += f"known: {STORE.get('a' * 64) == OBJECT}\n"
             elif order in FINDINGS:
                 findings.append(FINDINGS[order])
             elif order in list(FindingKind):

@@ -235,7 +235,7 @@ def reachable(module: Module, f: Function) -> list[Function]:
     """f and every function with a body that it may call, each once."""
     seen, todo = {f.name: f}, [f]
     while todo:
-        for name in called_functions(todo.pop()):
+        for name in sorted(called_functions(todo.pop())):
             if name in module.functions and name not in seen:
                 seen[name] = module.functions[name]
                 todo.append(seen[name])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from harness.verdict import FindingKind, Verdict
 
 _MAX_TEXT = 256 * 1024  # characters of one message, log or capture
 _MAX_FINDINGS = 1000
+_MAX_OBJECTS = 256  # one for each kernel and shape of launch
+_OBJECT_NAME = re.compile(r"[0-9a-f]{64}")
 
 
 def load_request(program: Program) -> Frame:
@@ -217,3 +220,16 @@ def compiled_frame(ptx: str, cubin: bytes, log: str, seconds: float) -> Frame:
     return Frame(
         "compiled", {"log": log[:_MAX_TEXT], "seconds": seconds}, {"ptx": _bytes(ptx.encode()), "cubin": _bytes(cubin)}
     )
+
+
+def objects_frame(objects: Mapping[str, bytes]) -> Frame:
+    """Object code by name, in either direction."""
+    return Frame("objects", {}, {name: _bytes(data) for name, data in objects.items()})
+
+
+def read_objects(frame: Frame) -> dict[str, bytes]:
+    """The supervisor's side of `objects_frame`. Raises FrameError for names that are no digests, and for other arrays
+    than bytes; what the bytes are is not looked at."""
+    if len(frame.arrays) > _MAX_OBJECTS or not all(_OBJECT_NAME.fullmatch(name) for name in frame.arrays):
+        raise FrameError("the answer's objects are too many, or have names that are no digests")
+    return {name: bytes_of(frame, name) for name in frame.arrays}
