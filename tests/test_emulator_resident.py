@@ -84,6 +84,15 @@ def test_a_poll_that_gives_up_is_no_deadlock() -> None:
     assert (ran.arrays[1] == 100_000).all()
 
 
+def test_waiting_for_a_clock_is_no_deadlock() -> None:
+    text = """__global__ void k(volatile int* flag, int* o) { long long start = clock64();
+    while (flag[0] == 0 && clock64() - start < 300000) ;
+    o[blockIdx.x * 32 + threadIdx.x] = 1; }"""
+    ran = run(text, [_zeros(8), _zeros(4 * 32)], 4, 32)
+    assert ran.findings == []
+    assert ran.arrays[1].all()
+
+
 def test_an_endless_loop_that_computes_names_its_line_too() -> None:
     text = """__global__ void k(volatile int* flag, int* o) { int x = 1;
     while (flag[0] == 0)
