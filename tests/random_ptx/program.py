@@ -11,6 +11,7 @@ import random
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from tests.random_ptx.writer import BLOCK, CELLS, shown
 
 BLOCKS, THREADS = 2, 64
 WORDS_EACH = 16
+POOL = 8192  # words that inputs are taken from
 CELL_WORDS = 24  # 64-bit words of a block's and of the grid's common cells
 INCLUDES = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
 _UNIONS = """
@@ -112,13 +114,19 @@ class Inputs:
 
 def inputs(p: Program, launch: int) -> Inputs:
     """What a launch gets: words of many edges in launch 0, small numbers in launch 1."""
-    rng = random.Random(zlib.crc32(f"{p.name}{launch}".encode()))
+    rng = np.random.default_rng([zlib.crc32(p.name.encode()), launch])
     count = BLOCKS * THREADS
-    words = [_word(rng, launch == 1) for _ in range(count * WORDS_EACH)]
+    words = _words(launch == 1)[rng.integers(0, POOL, count * WORDS_EACH)]
     out = np.zeros(count * len(p.kinds) + BLOCKS * CELL_WORDS, np.uint64)
-    mine = np.array([rng.getrandbits(32) for _ in range(count * 16)], np.uint32)
-    total = np.array([rng.getrandbits(64) for _ in range(CELL_WORDS)], np.uint64)
-    return Inputs(np.array(words, np.uint32), out, mine, total, rng.getrandbits(31), rng.randrange(9))
+    mine = rng.integers(0, 1 << 32, count * 16, dtype=np.uint32)
+    total = rng.integers(0, 1 << 64, CELL_WORDS, dtype=np.uint64)
+    return Inputs(words, out, mine, total, int(rng.integers(0, 1 << 31)), int(rng.integers(0, 9)))
+
+
+@cache
+def _words(small: bool) -> np.ndarray:
+    rng = random.Random(small)
+    return np.array([_word(rng, small) for _ in range(POOL)], np.uint32)
 
 
 def _word(rng: random.Random, small: bool) -> int:

@@ -1,0 +1,2 @@
+def compare(*a): return False
+def probe(*a): return False
