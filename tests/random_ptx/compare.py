@@ -34,7 +34,7 @@ def difference(p: Program, first: Sequence[np.ndarray], second: Sequence[np.ndar
     for n, array in enumerate(("out", "mine", "total")):
         a, b = first[n], second[n]
         apart = np.flatnonzero(a != b)
-        harmless = np.array([_both_nan(_kind(p, array, int(i)), int(a[i]), int(b[i])) for i in apart], bool)
+        harmless = np.array([both_nan(_kind(p, array, int(i)), int(a[i]), int(b[i])) for i in apart], bool)
         for kind, places in ((DIFFERENT, apart[~harmless]), (PAYLOAD, apart[harmless])):
             if places.size:
                 i = int(places[0])
@@ -56,7 +56,7 @@ def _where(p: Program, array: str, i: int) -> str:
     return f"[{i}]"
 
 
-def _both_nan(kind: str, a: int, b: int) -> bool:
+def both_nan(kind: str, a: int, b: int) -> bool:
     """Whether two values differ in nothing but what NaNs look like."""
     if kind not in FLOATS:
         return False
