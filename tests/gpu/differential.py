@@ -64,7 +64,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--programs", type=int, default=2800, help="random programs over all families")
     parser.add_argument("--first", type=int, default=0, help="first seed")
-    parser.add_argument("--batch", type=int, default=50, help="programs in a module")
+    parser.add_argument("--batch", type=int, default=25, help="programs in a module")
     parser.add_argument("--seconds", type=float, default=170, help="for the random programs; what is left is not run")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
