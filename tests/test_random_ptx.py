@@ -73,11 +73,15 @@ def test_a_program_is_the_same_for_the_same_seed() -> None:
     assert (inputs(program("warp", 1), 0).words == inputs(program("warp", 1), 0).words).all()
 
 
+def _one_word(value: int) -> list[np.ndarray]:
+    """out of one word, mine and total."""
+    return [np.array([value], np.uint64), np.zeros(1, np.uint32), np.zeros(1, np.uint64)]
+
+
 @pytest.mark.parametrize(("kind", "a", "b", "same"), [("f32", 0x7FC00000, 0x7FFFFFFF, True), ("f32", 0x7F800000, 0x7FFFFFFF, False),
     ("u32", 0x7FC00000, 0x7FFFFFFF, False), ("f16x2", 0x7E003C00, 0x7FFF3C00, True), ("f16x2", 0x7E003C00, 0x7FFF3C01, False)])  # fmt: skip
 def test_only_patterns_of_nans_are_told_apart(kind: str, a: int, b: int, same: bool) -> None:
     p = Program("float", 0, "float_0_", "", (kind,))
-    first, second = ([np.array([v], np.uint64), np.zeros(1, np.uint32), np.zeros(1, np.uint64)] for v in (a, b))
-    apart = difference(p, first, second)
+    apart = difference(p, _one_word(a), _one_word(b))
     assert apart is not None
     assert (apart.kind == PAYLOAD) == same

@@ -24,11 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu import differential_approx, differential_mma, differential_random, differential_tables
-from tests.gpu.differential_children import Child
+from tests.gpu.differential_children import REFUSED, Child
 from tests.gpu.differential_random import CLASSES, Comparison, Tally
 from tests.gpu.differential_sides import card, emulator, emulator_unoptimised
 from tests.random_ptx.compare import EQUAL, PAYLOAD
-from tests.gpu.differential_children import REFUSED
 
 PARTS = ("mma", "approx", "tables", "random")
 

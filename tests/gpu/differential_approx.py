@@ -42,15 +42,18 @@ class Function:
 
 
 def _near_one(x: Array) -> Array:
-    return (x > 0.5) & (x < 2)
+    near: Array = (x > 0.5) & (x < 2)
+    return near
 
 
 def _turn(x: Array) -> Array:
-    return np.abs(x) <= np.pi
+    inside: Array = np.abs(x) <= np.pi
+    return inside
 
 
 def _divisor(a: Array, b: Array) -> Array:
-    return (np.abs(b) >= 2.0**-126) & (np.abs(b) <= 2.0**126) & (np.abs(a) >= _TINY)
+    inside: Array = (np.abs(b) >= 2.0**-126) & (np.abs(b) <= 2.0**126) & (np.abs(a) >= _TINY)
+    return inside
 
 
 def _functions() -> list[Function]:

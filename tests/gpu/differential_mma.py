@@ -17,7 +17,18 @@ import numpy as np
 
 from tests.gpu import differential_mma_model as model
 from tests.gpu.differential_children import RAN, Assemble, Child, Reply, Run
-from tests.gpu.differential_shapes import COLUMNS, LANES, ROWS, SHAPES, Shape, decode, encode, fragments, kernel_text, result
+from tests.gpu.differential_shapes import (
+    COLUMNS,
+    LANES,
+    ROWS,
+    SHAPES,
+    Shape,
+    decode,
+    encode,
+    fragments,
+    kernel_text,
+    result,
+)
 
 Array = np.ndarray
 _SECONDS = 60.0
@@ -178,7 +189,7 @@ def subnormals(sides: Sides) -> dict[str, str]:
         "least input * 1": (({0: (least, 1.0)}, 0.0), least),
         "least accumulator": (({}, small_c), small_c),
         "subnormal result of normal factors": (({0: low_pair}, 0.0), low_pair[0] * low_pair[1]),
-        "largest accumulator + large products": (({k: (top, top) for k in range(4)}, huge[0]), np.inf),
+        "largest accumulator + large products": ((dict.fromkeys(range(4), (top, top)), huge[0]), np.inf),
         "inf accumulator": (({0: (1.0, 1.0)}, np.inf), np.inf),
         "inf - inf": (({0: (np.inf, 1.0), 1: (-np.inf, 1.0)} if s.a in ("f16", "bf16", "tf32") else {}, 0.0), np.nan),
     }

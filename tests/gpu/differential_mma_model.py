@@ -54,7 +54,8 @@ class Model:
 
 def _exponent(x: Array) -> Array:
     """floor(log2 |x|); far below everything for 0."""
-    return np.where(x != 0, np.frexp(x)[1] - 1.0, -2000.0)
+    exponent: Array = np.where(x != 0, np.frexp(x)[1] - 1.0, -2000.0)
+    return exponent
 
 
 def rounded(x: Array, kind: str, mode: str) -> Array:
@@ -62,9 +63,9 @@ def rounded(x: Array, kind: str, mode: str) -> Array:
     exponent = np.maximum(np.frexp(x)[1] - _PRECISION[kind], _LEAST[kind]).astype(np.float64)
     unit = np.exp2(exponent)
     whole = np.trunc(x / unit) if mode == "rz" else np.rint(x / unit)
-    value = whole * unit
-    largest = _LARGEST[kind]
-    return np.where(np.abs(value) > largest, np.copysign(largest if mode == "rz" else np.inf, x), value)
+    largest, value = _LARGEST[kind], whole * unit
+    result: Array = np.where(np.abs(value) > largest, np.copysign(largest if mode == "rz" else np.inf, x), value)
+    return result
 
 
 def models(shape: Shape) -> list[Model]:

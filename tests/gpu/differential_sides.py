@@ -7,7 +7,7 @@ import shutil
 import struct
 import subprocess
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ def _assemble(stem: Path) -> Reply:
 
 
 def _emulate(request: Run, optimise: bool) -> Reply:
-    jit.compile_ir = _COMPILE_IR if optimise else _without_passes
+    jit.compile_ir = _COMPILE_IR if optimise else _without_passes  # type: ignore[assignment]
     text = request.stem.with_suffix(".ptx").read_text()
     ran: Ran = run(text, request.arguments, request.grid, request.block, kernel=request.kernel, budget=_BUDGET, seconds=request.seconds)
     arrays = [np.array(a) for a in ran.arrays]
@@ -132,5 +132,3 @@ def _packed(arguments: Sequence[np.ndarray | int], addresses: Sequence[int]) -> 
         block += b"\0" * (-len(block) % len(data)) + data
     return block
 
-
-Side = Callable[[], Handler]

@@ -53,7 +53,8 @@ def program(family: str, seed: int) -> Program:
     rng = random.Random(f"{family} {seed}")
     f = FAMILIES[family]
     name = f"{family}_{seed}_"
-    texts, returned = [], []
+    texts: list[str] = []
+    returned: list[str] = []
     for n in range(rng.randrange(3)):
         w = Exchanger(rng, name, f, inside=True, helpers=list(returned), result=rng.choice(f.types))
         texts.append(w.function(f"{name}f{n}"))
