@@ -103,7 +103,7 @@ def _print_tally(tally: Tally) -> None:
     for text, count in tally.refusals.most_common(12):
         print(f"   refused {count:4}: {text}")
     for case in [c for c in tally.cases if c["verdict"] not in (EQUAL, REFUSED)][:20]:
-        print(f"   {case['family']} {case['seed']} ({case['level']}{'' if case['optimised'] else ', no passes'}): {case['verdict']}, {case['note'][:160]}")
+        print(f"   {case['family']} {case['seed']} ({case['level']}{'' if case['optimised'] else ', no passes'}): {case['verdict']}, {(case['note'].strip().splitlines() or [''])[-1][:160]}")
 
 
 def _case_text(case: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from tests.gpu.differential_children import FINDING, RAN, REFUSED, Build, Child,
 from tests.random_ptx.build import LEVELS
 from tests.random_ptx.compare import DIFFERENT, EQUAL, PAYLOAD, Difference, difference
 from tests.random_ptx.families import FAMILIES
-from tests.random_ptx.program import BLOCKS, THREADS, Program, inputs, program
+from tests.random_ptx.program import BLOCKS, THREADS, Program, inputs, program, textless
 
 UNSTABLE, LOST, FALSE_ALARM = "unstable on the card", "lost", "finding"
 CLASSES = (EQUAL, PAYLOAD, DIFFERENT, FALSE_ALARM, REFUSED, UNSTABLE, LOST)
@@ -101,7 +101,7 @@ class Comparison:
                 if built.status != RAN:
                     self.tally.add(batch, seed, LOST, f"the module is not built: {built.note}")
                 elif time.monotonic() < self._deadline:
-                    self._compare(child, batch, stem, Program(batch.family, seed, f"{batch.family}_{seed}_", "", FAMILIES[batch.family].types))
+                    self._compare(child, batch, stem, textless(batch.family, seed))
 
     def _compare(self, child: Child, batch: Batch, stem: Path, p: Program) -> None:
         worst: tuple[str, str, Difference | None] = (EQUAL, "", None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.random_ptx.operations import UNIFORM, Operation
 from tests.random_ptx.types import FLOATS, C, literal
@@ -24,13 +24,20 @@ _DEEPEST = {True: 2, False: 3}  # by whether it is a helper function
 class Family:
     """What kernels of a family are made of. `types`: of the variables, one for each entry; `statements`: how often
     each kind is picked besides assignments and control flow; `reinterprets`: memory is read in other types than it
-    was written in, which shows what NaNs look like and so is for integers only."""
+    was written in, which shows what NaNs look like and so is for integers only; `drops`: groups of types of which a
+    program may have to do without one."""
 
     name: str
     types: tuple[str, ...]
     operations: tuple[Operation, ...]
     statements: dict[str, int]
     reinterprets: bool = False
+    drops: tuple[tuple[str, ...], ...] = ()
+
+    def of(self, seed: int) -> Family:
+        """The family as the program of a seed has it."""
+        dropped = random.Random(f"{self.name} {seed} types").choice((*self.drops, ()))
+        return replace(self, types=tuple(k for k in self.types if k not in dropped))
 
     def variables(self) -> list[tuple[str, str]]:
         """(name, type) of every variable of a thread."""
