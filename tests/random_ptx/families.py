@@ -18,7 +18,7 @@ FAMILIES = {
         Family("half", ("f16", "f16", "bf16", "bf16", "f16x2", "bf16x2", "f32", "u32", "u16", "s32"), HALVES,
                {"shuffle": 1, "exchange": 1, "load": 2, "warpshared": 1}, drops=(("bf16", "bf16x2"), ("f16", "f16x2"))),
         Family("conversion", ("f32", "f64", "f16", "bf16", "u32", "s32", "u64", "s64", "u16", "s16", "s8", "u8"), CONVERTING,
-               {"load": 2}, drops=(("bf16",), ("bf16", "f16"), ("f64", "u64", "s64"))),
+               {"load": 2}, drops=(("bf16",), ("bf16", "f16"), ("bf16", "f16", "s8", "u8"), ("f64", "u64", "s64"))),
         Family("memory", ("u32", "u32", "u64", "s32", "u16", "u8"), INTEGERS,
                {"atomic": 4, "own": 4, "load": 2, "vector": 2, "store": 4, "reload": 4, "gathered": 2, "exchange": 1}, True),
     )
