@@ -28,6 +28,7 @@ from tests.gpu.differential_children import REFUSED, Child
 from tests.gpu.differential_random import CLASSES, Comparison, Tally
 from tests.gpu.differential_sides import card, emulator, emulator_unoptimised
 from tests.random_ptx.compare import EQUAL, PAYLOAD
+from tests.random_ptx.families import FAMILIES
 
 PARTS = ("mma", "approx", "tables", "random")
 
@@ -62,6 +63,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--programs", type=int, default=2800, help="random programs over all families")
+    parser.add_argument("--families", nargs="+", choices=[*FAMILIES], default=[*FAMILIES])
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--batch", type=int, default=25, help="programs in a module")
     parser.add_argument("--seconds", type=float, default=170, help="for the random programs; what is left is not run")
@@ -86,7 +88,7 @@ def _timed(part: str, session: Session) -> bool:
 
 def _random(session: Session) -> bool:
     o = session.options
-    work = differential_random.batches(o.programs, o.batch, o.first)
+    work = differential_random.batches(o.programs, o.batch, o.first, o.families)
     comparison = Comparison(session.emulators, session.other, session.folder, time.monotonic() + o.seconds)
     tally = comparison.run(work)
     _print_tally(tally)
@@ -99,6 +101,8 @@ def _print_tally(tally: Tally) -> None:
     print(f"{'family':12}{'programs':>9}" + "".join(f"{c:>{max(9, len(c) + 2)}}" for c in CLASSES))
     total = sum(tally.counts.values(), start=type(next(iter(tally.counts.values())))())
     for family, counts in (*tally.counts.items(), ("all", total)):
+        if not counts:
+            continue
         print(f"{family:12}{sum(counts.values()):9}" + "".join(f"{counts[c]:{max(9, len(c) + 2)}}" for c in CLASSES))
     for text, count in tally.refusals.most_common(12):
         print(f"   refused {count:4}: {text}")

@@ -81,14 +81,17 @@ class Sides:
 
     def dots(self, vectors: Sequence[tuple[dict[int, tuple[float, float]], float]]) -> Array:
         """Results, as float64, of dot products given as ({position: (a, b)}, c), each in a tile of its own."""
+        return decode(self.patterns(vectors), self.shape.c)
+
+    def patterns(self, vectors: Sequence[tuple[dict[int, tuple[float, float]], float]]) -> Array:
+        """The same as bit patterns."""
         s, n = self.shape, len(vectors)
         a, b, c = np.zeros((n, ROWS, s.k)), np.zeros((n, s.k, COLUMNS)), np.zeros((n, ROWS, COLUMNS))
         for tile, (pairs, start) in enumerate(vectors):
             c[tile, 0, 0] = start
             for k, (x, y) in pairs.items():
                 a[tile, 0, k], b[tile, k, 0] = x, y
-        bits = self.tiles(encode(a, s.a), encode(b, s.b), encode(c, s.c))
-        return decode(bits[:, 0, 0], s.c)
+        return self.tiles(encode(a, s.a), encode(b, s.b), encode(c, s.c))[:, 0, 0]
 
 
 def _must(reply: Reply) -> Reply:
@@ -193,8 +196,11 @@ def subnormals(sides: Sides) -> dict[str, str]:
         "inf accumulator": (({0: (1.0, 1.0)}, np.inf), np.inf),
         "inf - inf": (({0: (np.inf, 1.0), 1: (-np.inf, 1.0)} if s.a in ("f16", "bf16", "tf32") else {}, 0.0), np.nan),
     }
-    results = sides.dots([v for v, _ in tests.values()])
-    return {name: f"{d:.6g} ({want:.6g} exactly)" for (name, (_, want)), d in zip(tests.items(), results, strict=True)}
+    results = sides.patterns([v for v, _ in tests.values()])
+    return {
+        name: f"{float(decode(np.array([d]), s.c)[0]):.6g} {int(d):#x} ({want:.6g} exactly)"
+        for (name, (_, want)), d in zip(tests.items(), results, strict=True)
+    }
 
 
 def data(shape: Shape) -> tuple[Array, Array, Array]:

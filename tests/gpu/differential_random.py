@@ -57,14 +57,14 @@ class Tally:
                 )  # fmt: skip
 
 
-def batches(programs: int, size: int, first: int) -> list[Batch]:
-    """Batches of all families in turn, so that a run that is cut short has some of each. Every level of the compiler
+def batches(programs: int, size: int, first: int, families: Sequence[str] = tuple(FAMILIES)) -> list[Batch]:
+    """Batches of the families in turn, so that a run that is cut short has some of each. Every level of the compiler
     meets both ways through LLVM."""
-    each = -(-programs // len(FAMILIES))
+    each = -(-programs // len(families))
     made = []
     for n, start in enumerate(range(0, each, size)):
         seeds = range(first + start, first + min(start + size, each))
-        for family in FAMILIES:
+        for family in families:
             made.append(Batch(family, seeds, LEVELS[n % 2], optimise=n // 2 % 2 == 0))
     return made
 

@@ -6,6 +6,7 @@ both sides give the same bits. A row that the assembler or the emulator refuses 
 
 from __future__ import annotations
 
+import importlib
 import json
 import random
 import sys
@@ -21,6 +22,7 @@ from unittest.mock import MagicMock
 
 import numpy as np
 
+import tests
 from tests.gpu.differential_children import RAN, REFUSED, Assemble, Child, Reply, Run
 from tests.random_ptx.compare import both_nan
 from tests.random_ptx.types import FORMATS, float_bits, integer_bits
@@ -30,7 +32,6 @@ try:
 except ImportError:
     sys.modules["pytest"] = MagicMock()  # the tables stand in test modules; a machine with a card may have no pytest
 
-from tests import test_emulator_convert, test_emulator_float, test_emulator_half, test_emulator_integer
 from tests.ptx_table import BITS, LANES, Row, kernel_text
 
 TRIPLES, PAIRS = 16, 24  # edges of which all triples, or pairs, are taken
@@ -77,8 +78,11 @@ class Tables:
 
 def tables() -> dict[str, list[Row]]:
     """All rows, by test module and table."""
-    modules = {"integer": test_emulator_integer, "float": test_emulator_float, "convert": test_emulator_convert, "half": test_emulator_half}
-    found = {f"{m} {name}": list(rows) for m, module in modules.items() for name, rows in module.TABLES.items()}
+    found: dict[str, list[Row]] = {}
+    for path in sorted(Path(tests.__file__ or "").parent.glob("test_emulator_*.py")):
+        if "\nTABLES = {" in path.read_text():
+            known = importlib.import_module(f"tests.{path.stem}").TABLES
+            found |= {f"{path.stem[14:]} {name}": list(rows) for name, rows in known.items()}
     return found | {"half as it is": _bare_halves(), "more": _more()}
 
 
