@@ -18,6 +18,7 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,7 @@ def _random(session: Session) -> bool:
 
 def _print_tally(tally: Tally) -> None:
     print(f"{'family':12}{'programs':>9}" + "".join(f"{c:>{max(9, len(c) + 2)}}" for c in CLASSES))
-    total = sum(tally.counts.values(), start=type(next(iter(tally.counts.values())))())
+    total = sum(tally.counts.values(), Counter())
     for family, counts in (*tally.counts.items(), ("all", total)):
         if not counts:
             continue

