@@ -179,6 +179,7 @@ def test_values_that_a_whole_warp_shares(name: str) -> None:
     """The same with the block's number in the place of the lane's: blocks from 8 on are without a value."""
     body, use = INSTRUCTIONS[name]
     found = run(_PTX.format(lane="%ctaid.x", body=body), [np.zeros(64, np.uint32)], grid=16).findings
+    found = [f for f in found if f.kind is not K.DATA_RACE]  # all blocks write to one place
     assert {(f.kind, f.block) for f in found} <= ({(K.UNINITIALIZED_READ, (8, 0, 0))} if use else set())
     assert bool(found) == bool(use)
 
