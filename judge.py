@@ -11,6 +11,7 @@ if sys.version_info < (3, 11):  # noqa: UP036
     sys.exit(f"judge.py needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable})")
 
 import contextlib
+import dataclasses
 import difflib
 import shlex
 import signal
@@ -37,6 +38,7 @@ for _variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
 
 _ROOT = Path(__file__).resolve().parent
 _EXIT_JUDGE_ERROR, _EXIT_UNSUPPORTED = 3, 4
+_RESOURCE_SECONDS = 120.0  # that --resources waits for the optimised compilation
 _PACKAGES = {"numpy", "yaml", "jinja2", "rich", "llvmlite"}
 _COMMANDS = ("list", "show", "start", "doctor")
 
@@ -150,6 +152,8 @@ def _run(problem: Problem, parsed: argparse.Namespace) -> tuple[Report, str]:
         return pipeline.refused(problem.id, Path(parsed.solution).name, error), ""
     names = ("device", "cases", "seed", "card", "cache", "threads", "schedule")
     options = pipeline.Options(seconds=parsed.time_limit, **{name: getattr(parsed, name) for name in names})
+    if parsed.resources:
+        options = dataclasses.replace(options, resource_seconds=_RESOURCE_SECONDS)
     return _watch(problem, loaded, options), loaded.text
 
 

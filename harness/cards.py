@@ -31,6 +31,7 @@ class Card:
     clock_khz: int  # boost
     shared_per_block: int = 48 * KIB  # without cudaFuncSetAttribute
     shared_reserved: int = KIB  # of every block, taken by the system; none before compute capability 8.0
+    shared_unit: int = 128  # in which a block's shared memory is handed out; 256 before compute capability 8.0
     threads_per_block: int = 1024
     registers_per_sm: int = 65536
     max_block: tuple[int, int, int] = (1024, 1024, 64)
@@ -50,7 +51,7 @@ _CARDS = {
     card.name: card
     for card in (
         Card("T4", "Tesla T4", (7, 5), "75", 40, 64 * KIB, 64 * KIB, 1024, 16, _gib(16), 256, _mib(4),
-             320e9, 8.1e12, 1_590_000, shared_reserved=0),
+             320e9, 8.1e12, 1_590_000, shared_reserved=0, shared_unit=256),
         Card("A100", "NVIDIA A100-SXM4-80GB", (8, 0), "80", 108, 163 * KIB, 164 * KIB, 2048, 32, _gib(80), 5120,
              _mib(40), 2039e9, 19.5e12, 1_410_000),
         Card("L4", "NVIDIA L4", (8, 9), "89", 58, 99 * KIB, 100 * KIB, 1536, 24, _gib(24), 192, _mib(48),
@@ -80,6 +81,11 @@ def get(name: str) -> Card:
     close = difflib.get_close_matches(_key(name), by_key, n=1)
     guess = f"; did you mean {by_key[close[0]].name}?" if close else ""
     raise UsageError(f"no card is called {name!r}{guess} (known: {', '.join(_CARDS)})")
+
+
+def named_in(full_name: str) -> Card | None:
+    """The card that a driver calls by this name, "NVIDIA H100 PCIe" for one; None for a card that is not known here."""
+    return next((card for name, card in _CARDS.items() if name in full_name), None)
 
 
 def _key(name: str) -> str:

@@ -66,6 +66,7 @@ def judge_parser() -> Parser:
     parser.add_argument("--json", type=name, metavar="PATH", help="also write the report as JSON; '-': standard output")
     parser.add_argument("--card", default="H100", help="the GPU that the emulator plays (H100)")
     parser.add_argument("--no-cache", dest="cache", action="store_false", help="compile afresh")
+    parser.add_argument("--resources", action="store_true", help="wait up to 2 minutes for registers and spills (5 s)")
     parser.add_argument("--threads", type=_threads, default=0, metavar="N", help="of the emulator (all cores)")
     parser.add_argument("--schedule", type=_seed, metavar="SEED", help="shuffle the emulator's blocks and warps (no)")
     parser.add_argument("--time-limit", type=_seconds, default=0.0, metavar="S", help="seconds a case (the problem's)")

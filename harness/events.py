@@ -50,10 +50,15 @@ class CaseFinished:
 
 
 @dataclass(frozen=True)
+class Measuring:
+    """All cases are judged; the optimised compilation that shows registers and spills has begun."""
+
+
+@dataclass(frozen=True)
 class Finished:
     """The last event of every stream."""
 
     report: Report
 
 
-Event = Compiling | Compiled | DeviceReady | CaseStarted | CaseFinished | Finished
+Event = Compiling | Compiled | DeviceReady | CaseStarted | CaseFinished | Measuring | Finished

@@ -4,6 +4,7 @@
     prefetch thread    builds the next case: inputs, float64 reference, limits
     compile child      one per source, unless the cache knows it (harness/artefacts.py)
     run child          started first, so that its imports overlap with compiling; one case at a time
+    measuring child    last, for registers and spills of what was launched; never changes the verdict
 
 The verdict of a case is the worst of what the device found and of the comparison (harness/verdict.py ranks them).
 All cases run, also after a wrong one, until one has run out of time, or two out of memory or with their child killed:
@@ -18,13 +19,14 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from harness import cards, measuring, object_cache
 from harness import cases as case_builder
 from harness.artefacts import compiled
 from harness.cases import Case
 from harness.check import compare
 from harness.devices.base import Program, RunLimits, RunResult
 from harness.errors import SubmissionError
-from harness.events import CaseFinished, CaseStarted, Compiled, Compiling, DeviceReady, Event, Finished
+from harness.events import CaseFinished, CaseStarted, Compiled, Compiling, DeviceReady, Event, Finished, Measuring
 from harness.prefetch import Prefetch
 from harness.problem import CaseSpec, Problem
 from harness.results import CaseResult, CompileResult, ErrorStats, Finding, Report
@@ -58,6 +60,7 @@ class Options:
     schedule: int | None = None  # a seed that shuffles blocks and warps in the emulator
     seconds: float = 0.0
     compile_seconds: float = 30.0  # of NVRTC
+    resource_seconds: float = measuring.PATIENCE  # of NVRTC at full optimisation, for registers; 0: not at all
     gpu_compile_seconds: float = 120.0  # of NVRTC and nvcc: full optimisation of an unrolled tile loop takes 40 s
     toolchain: Toolchain = field(default_factory=Toolchain)
 
@@ -87,6 +90,9 @@ class _Judging:
         self._begun = time.monotonic()
         self._seed = case_builder.fresh_seed() if options.seed is None else options.seed
         self._device = ""
+        self._card = cards.get(self._options.card)
+        self._meter: measuring.Meter | None = None
+        self._resources = measuring.Resources()
         self._compile = CompileResult(ok=False)
         self._refusal: SubmissionError | None = None
         self._cases: list[CaseResult] = []
@@ -101,11 +107,14 @@ class _Judging:
             try:
                 yield from self._prepare(runner)
                 yield from self._run_all(runner, ahead, specs)
+                if self._options.cache:
+                    object_cache.keep(self._ptx, runner.collect())
             except SubmissionError as error:
                 self._refusal = error
                 if not self._compile.ok:
                     self._compile = CompileResult(ok=False, log=error.log or str(error))
                     yield Compiled(self._compile)
+        yield from self._measure()
         yield Finished(self._report())
 
     def _prepare(self, runner: RunProcess) -> Iterator[Event]:
@@ -118,10 +127,15 @@ class _Judging:
         seconds = options.gpu_compile_seconds if arch else options.compile_seconds
         artefacts, cached = compiled(source, options.toolchain, seconds, options.cache)
         self._compile = CompileResult(True, artefacts.seconds, artefacts.log, cached)
+        self._meter = measuring.Meter(source, options.toolchain, options.resource_seconds, options.cache)
         yield Compiled(self._compile)
-        runner.load(Program(submission.name, artefacts.ptx, options.card, artefacts.cubin))
+        self._ptx = artefacts.ptx
+        known = object_cache.known(artefacts.ptx) if options.cache else {}
+        runner.load(Program(submission.name, artefacts.ptx, options.card, artefacts.cubin), known)
         opened = runner.opened()
         self._device = opened.name
+        if opened.kind == "gpu":
+            self._card = cards.named_in(opened.name) or self._card
         yield DeviceReady(opened.kind, opened.name)
 
     def _run_all(self, runner: RunProcess, cases: Prefetch[Case], specs: Sequence[CaseSpec]) -> Iterator[Event]:
@@ -137,6 +151,15 @@ class _Judging:
             if out_of_time or lost >= MAX_LOST_CASES:
                 self._skip(specs[number:], out_of_time)
                 return
+
+    def _measure(self) -> Iterator[Event]:
+        """Registers and spills, once the verdict stands; where nothing was launched there is nothing to say."""
+        if not (self._meter and self._options.resource_seconds and measuring.launched(self._cases)):
+            return
+        known = self._meter.known()
+        if not known:
+            yield Measuring()
+        self._resources = known or self._meter.measure()
 
     def _skip(self, specs: Sequence[CaseSpec], out_of_time: bool) -> None:
         why = f"{self._cases[-1].name} ran out of time" if out_of_time else f"{MAX_LOST_CASES} cases ended the run"
@@ -169,6 +192,7 @@ class _Judging:
         if self._refusal:
             verdicts.append(self._refusal.verdict)
             self._notes += self._refusal.findings or [_in_words(self._refusal)]
+        kernels = measuring.uses(self._resources.kernels, measuring.launched(self._cases), self._card)
         return Report(
             problem=self._problem.id,
             submission=self._submission.name,
@@ -176,9 +200,11 @@ class _Judging:
             dtype="float32",
             seed=self._seed,
             verdict=worst(verdicts),
-            compile=self._compile,
+            compile=measuring.with_most(self._compile, kernels),
             cases=tuple(self._cases),
             findings=tuple(self._notes),
+            resources=kernels,
+            resources_note=self._resources.note(),
             seconds=time.monotonic() - self._begun,
             schedule=self._options.schedule,
         )
@@ -198,8 +224,9 @@ def _assess(case: Case, run: RunResult, limits: RunLimits) -> CaseResult:
         verdicts.append(Verdict.WRONG_ANSWER)
     stdout = run.stdout[: limits.stdout_bytes]
     return CaseResult(
-        case.name, worst(verdicts), tuple(errors), tuple(findings), run.seconds, stdout, dict(case.parameters)
-    )
+        case.name, worst(verdicts), tuple(errors), tuple(findings), run.seconds, stdout, dict(case.parameters),
+        launches=run.launches,
+    )  # fmt: skip
 
 
 def _too_much_output(limit: int) -> Finding:

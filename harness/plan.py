@@ -46,6 +46,7 @@ class Launch:
     args: bytes
     line: int = 0
     cooperative: bool = False  # cudaLaunchCooperativeKernel: all blocks are resident together
+    concurrent: tuple[int, ...] = ()  # numbers of earlier launches, on other streams, that need not be over
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,62 @@ class ErrorStats:
 
 
 @dataclass(frozen=True)
+class LaunchShape:
+    """Launches of one kernel that differ in nothing but their arguments."""
+
+    kernel: str  # mangled name
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int = 0  # dynamic
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """What the assembler gave a kernel, at full optimisation. Registers and bytes are of one thread, but for shared
+    memory, which is of one block, and constant memory, of the kernel."""
+
+    name: str  # mangled
+    readable: str  # "attend<128>"
+    registers: int
+    stack_bytes: int = 0
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
+    static_shared_bytes: int = 0
+    constant_bytes: int = 0  # parameters included; the assembler does not say it for compute capability 9.0
+    barriers: int = 0
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """What one multiprocessor holds. `blocks` 0: a block does not fit at all, and the launch would fail."""
+
+    blocks: int
+    warps: int
+    fraction: float  # warps, of the most that the multiprocessor can hold
+    limits: tuple[str, ...]  # what a further block would lack: "warps", "registers", "shared memory", ...
+
+
+@dataclass(frozen=True)
+class LaunchUse:
+    """How a launch fills the card: blocks of its grid against blocks that all multiprocessors hold at once."""
+
+    shape: LaunchShape
+    blocks: int  # of the grid
+    occupancy: Occupancy
+    waves: float  # blocks of the grid, in fillings of the card; 0 where no block fits
+
+
+@dataclass(frozen=True)
+class KernelUse:
+    """One kernel that was launched, and its launches by shape, largest grid first."""
+
+    card: str
+    kernel: KernelResources
+    launches: tuple[LaunchUse, ...]
+
+
+@dataclass(frozen=True)
 class CaseResult:
     """One case: the verdict, and what led to it."""
 
@@ -64,6 +120,7 @@ class CaseResult:
     seconds: float = 0.0  # wall time of the run on the device, not a measurement of the kernel
     stdout: str = ""  # what the submission printed, cut at the output limit
     parameters: dict[str, object] = field(default_factory=dict)
+    launches: tuple[LaunchShape, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,6 +131,10 @@ class CompileResult:
     seconds: float = 0.0
     log: str = ""  # diagnostics in the user's file and lines
     cached: bool = False
+    # Of the kernels that were launched, the most that one of them takes; None where it was not measured.
+    registers: int | None = None  # a thread
+    spills: int | None = None  # bytes that a thread stores to local memory and loads again for lack of registers
+    shared_bytes: int | None = None  # static, a block
 
 
 @dataclass(frozen=True)
@@ -89,6 +150,8 @@ class Report:
     compile: CompileResult
     cases: tuple[CaseResult, ...] = ()
     findings: tuple[Finding, ...] = ()  # those that belong to no case: compile limits, unsupported host code
+    resources: tuple[KernelUse, ...] = ()  # of the kernels that were launched, in the order of their first launch
+    resources_note: str = ""  # why there are none
     score: float | None = None
     seconds: float = 0.0
     schema: int = SCHEMA

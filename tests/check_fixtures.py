@@ -54,7 +54,7 @@ class Marks:
     def allow(self, finding: Finding) -> bool:
         """Whether the finding stands on marked lines. What else an asynchronous copy without order leads to is found
         too: the same place as a race and as a hazard of the copy."""
-        if finding.kind not in self.kinds and not (_UNORDERED >= self.kinds and finding.kind in _UNORDERED):
+        if finding.kind not in self.kinds and not (self.kinds <= _UNORDERED and finding.kind in _UNORDERED):
             return False
         return finding.line in self.lines
 

@@ -18,16 +18,19 @@ from pathlib import Path
 import numpy as np
 
 from harness.devices.base import Argument, Program, RunLimits, RunResult
+from harness.emulator.objects import STORE
 from harness.errors import JudgeError, SubmissionError, UsageError
-from harness.results import Access, Finding
+from harness.results import Access, Finding, KernelResources, LaunchShape
 from harness.sandbox.supervisor import Toolchain
 from harness.verdict import FindingKind, Verdict
 
 TOOLCHAIN = Toolchain(
     compiler="tests.fake_toolchain:compile_submission",
+    meter="tests.fake_toolchain:measure",
     cpu="tests.fake_toolchain:FakeDevice",
     gpu="tests.fake_toolchain:NoDevice",
 )
+OBJECT = b"\x7fELF\2\1\1" + bytes(9) + b"\1\0" + bytes(100)  # looks like an object file
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,15 @@ def compile_submission(text: str, name: str, declaration: str, card: object) -> 
     return Compiled(text, log, 0.5)
 
 
+def measure(text: str, name: str, declaration: str, card: object) -> tuple[KernelResources, ...]:
+    """Two kernels, of which the device launches the first."""
+    for order in orders(text, "measure"):
+        if order == "refuse":
+            raise SubmissionError(Verdict.COMPILE_ERROR, "refused at full optimisation")
+        MISDEEDS.get(order, lambda: None)()
+    return (KernelResources("_Z6doublePf", "double", 40, 16, 24, 32, 2048), KernelResources("_Z5otherPf", "other", 255))
+
+
 class FakeDevice:
     """Doubles, and misbehaves as told."""
 
@@ -77,6 +89,7 @@ class FakeDevice:
         x, n = values["x"], values["n"]
         assert isinstance(x, np.ndarray)
         out, findings, said, unwritten = 2 * x, [], "", 0
+        launches: list[LaunchShape] = []
         for order in orders(program.ptx, "run"):
             said += f"run {self.runs} of {os.getpid()}\n" if order == "say" else ""
             order, _, size = order.partition("@")
@@ -100,12 +113,20 @@ class FakeDevice:
                 raise SubmissionError(Verdict.UNSUPPORTED, "no wgmma here")
             elif order == "broken":
                 self.broken = True
+            elif order == "launch":
+                launches.append(LaunchShape("_Z6doublePf", (int(n), 4, 1), (128, 1, 1), 1024))
+            elif order == "compile":  # what a kernel's native code would do to the store of objects
+                STORE.add("a" * 64, OBJECT)
+            elif order == "compile_rubbish":
+                STORE.take_fresh = lambda: {"../../rubbish": OBJECT}  # type: ignore[method-assign]
+            elif order == "know":
+                said += f"known: {STORE.get('a' * 64) == OBJECT}\n"
             elif order in FINDINGS:
                 findings.append(FINDINGS[order])
             elif order in list(FindingKind):
                 findings.append(Finding(FindingKind(order), f"Seen: {order}."))
             MISDEEDS.get(order, lambda: None)()
-        return RunResult({"out": out}, tuple(findings), said, 0.25, {"out": unwritten})
+        return RunResult({"out": out}, tuple(findings), said, 0.25, {"out": unwritten}, tuple(launches))
 
 
 class NoDevice:

@@ -155,8 +155,8 @@ def _register(kind: str) -> str:
     return "pred" if kind == "pred" else kind if kind[0] == "f" and kind != "f16" else f"b{max(BITS[kind], 16)}"
 
 
-def kernel_text(rows: Sequence[Row], shape: str) -> str:
-    """PTX of one kernel `k(const u64* operands, u64* results)` that runs every row."""
+def kernel_text(rows: Sequence[Row], shape: str, count: int = COUNT) -> str:
+    """PTX of one kernel `k(const u64* operands, u64* results)` that runs every row on `count` operand tuples."""
     banks = sorted({(kind, k) for row in rows for k, kind in enumerate(row.operands)})
     names = {bank: f"%{bank[0]}_{bank[1]}" for bank in banks}
     out = [".version 9.0", ".target sm_90", ".address_size 64", ".visible .entry k(.param .u64 k_in, .param .u64 k_out)", "{"]
@@ -168,7 +168,7 @@ def kernel_text(rows: Sequence[Row], shape: str) -> str:
         out += [f"mad.lo.s32 %i, %i, {LANES}, %t;"]
     out += ["mul.wide.u32 %off, %i, 8;", "add.s64 %in, %in, %off;", "add.s64 %out, %out, %off;"]
     for n, (kind, k) in enumerate(banks):
-        out += [f"ld.global.u64 %w, [%in+{8 * COUNT * n}];", _narrow(names[kind, k], kind)]
+        out += [f"ld.global.u64 %w, [%in+{8 * count * n}];", _narrow(names[kind, k], kind)]
     out += [f"{_keep(f'%d{n}', row.d)}" for n, row in enumerate(rows)] if shape in ("branch", "guard") else []
     out += ["and.b32 %t, %t, 5;", "setp.eq.s32 %skip, %t, 1;"] if shape in ("branch", "guard") else []
     out += ["@%skip bra DONE;"] if shape == "branch" else []
@@ -177,7 +177,7 @@ def kernel_text(rows: Sequence[Row], shape: str) -> str:
         out += [f".loc 1 {n + 1} 0", ("@!%skip " if shape == "guard" else "") + text]
     out += ["DONE:"]
     for n, row in enumerate(rows):
-        out += [*_widen(f"%d{n}", row.d), f"st.global.u64 [%out+{8 * COUNT * n}], %w;"]
+        out += [*_widen(f"%d{n}", row.d), f"st.global.u64 [%out+{8 * count * n}], %w;"]
     return "\n".join([*out, "ret;", "}"])
 
 

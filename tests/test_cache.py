@@ -74,3 +74,22 @@ def test_a_relative_cache_home_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("XDG_CACHE_HOME", "here")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache.directory() == tmp_path / ".cache" / "cuda-attention-judge" / "compile"
+
+
+def test_what_others_may_write_to_is_not_read(folder: Path) -> None:
+    cache.put(key(), PAYLOAD)
+    for path, mode in ((folder, 0o770), (folder, 0o707), (folder / key(), 0o620), (folder / key(), 0o602)):
+        before = path.stat().st_mode
+        path.chmod(mode)
+        assert cache.get(key()) is None
+        path.chmod(before)
+    assert cache.get(key()) == PAYLOAD
+
+
+def test_a_link_or_a_pipe_is_no_entry(folder: Path, tmp_path: Path) -> None:
+    cache.put("other", PAYLOAD)
+    (folder / key()).symlink_to(folder / "other")
+    assert cache.get(key()) is None
+    (folder / key()).unlink()
+    os.mkfifo(folder / key(), 0o600)
+    assert cache.get(key()) is None

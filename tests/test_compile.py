@@ -154,7 +154,7 @@ def test_main_may_be_there() -> None:
     [
         (solve("  cudaGraphCreate(0, 0);"), 3, "cudaGraphCreate is not among the CUDA functions"),
         (solve("  cudaStreamBeginCapture(0, cudaStreamCaptureModeGlobal);"), 3, "launch the kernels one by one"),
-        (solve("  cudaLaunchCooperativeKernel((void*)scale, n, n, nullptr);"), 3, "launch it with <<<>>>"),
+        (solve("  cudaLaunchKernelExC(nullptr, (void*)scale, nullptr);"), 3, "launch it with <<<>>>"),
         ("\n#include <vector>\n" + GOOD, 2, "<vector> is not available to solve()"),
         ("\n#include <string>\n" + GOOD, 2, "<string> is not available to solve()"),
         ("\n#include <array>\n" + GOOD, 2, "<array> is not available to solve()"),

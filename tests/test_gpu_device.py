@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -98,6 +99,14 @@ def test_pointers_keep_their_offset_and_numbers_are_left_alone() -> None:
     result, driver, _ = run(launch(IN + 40, OUT + 40, 10, 3), launch(n=0, factor=looks_like_a_pointer))
     assert np.array_equal(result.outputs["out"].reshape(-1)[10:20], 3 * np.arange(10, 20, dtype=np.float32))
     assert struct.unpack("<QQii", driver.launches[1][4])[2:] == (0, looks_like_a_pointer)
+
+
+def test_a_cooperative_launch_says_where_its_parameters_lie() -> None:
+    _, driver, _ = run(replace(launch(), cooperative=True))
+    assert driver.cooperative
+    assert driver.together == [(0, 8), (8, 8), (16, 4), (20, 4)]
+    _, driver, _ = run(launch())
+    assert (driver.cooperative, driver.together) == (False, None)
 
 
 def test_only_aligned_words_inside_one_parameter_can_be_pointers() -> None:

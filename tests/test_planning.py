@@ -122,6 +122,34 @@ def test_cuda_launch_kernel_gathers_the_arguments() -> None:
     assert session.api.plan().steps[0] == Launch(KERNEL, (1, 1, 1), (64, 1, 1), 0, struct.pack("<Qi", OUT, 5), line=7)
 
 
+def _launch_together(session: Session, blocks: int) -> int:
+    grid, block = (struct.pack("<I", n) for n in (blocks, 64))
+    one = struct.pack("<I", 1)
+    session.host.write(0x200, struct.pack("<QQ", 0x300, 0x308))
+    session.host.write(0x300, struct.pack("<Qi", OUT, 5))
+    together = "judge_launch_cooperative"
+    return session.call(together, KERNEL_ADDRESS, grid, one, one, block, one, one, 0x200, 0, 0, line=7)
+
+
+def test_a_cooperative_launch_is_recorded_as_one() -> None:
+    session = Session()
+    assert _launch_together(session, 132 * 32) == 0
+    (step,) = session.api.plan().steps
+    assert step == Launch(KERNEL, (132 * 32, 1, 1), (64, 1, 1), 0, struct.pack("<Qi", OUT, 5), 7, cooperative=True)
+
+
+def test_a_cooperative_launch_whose_blocks_do_not_fit_together_is_refused() -> None:
+    session = Session()
+    assert _launch_together(session, 132 * 32 + 1) == 720
+    with pytest.raises(PlanFault) as caught:
+        session.api.plan()
+    (finding,) = caught.value.findings
+    assert finding.kind is FindingKind.INVALID_LAUNCH
+    assert "too many blocks in cooperative launch" in finding.message
+    assert "4225 blocks, but H100 holds 4224" in finding.message
+    assert session.call("__cudaCDP2GetLastError") == 720
+
+
 @pytest.mark.parametrize(
     ("grid", "block", "shared", "said"),
     [

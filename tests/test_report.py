@@ -169,7 +169,7 @@ def test_json_has_the_documented_fields_and_is_strict() -> None:
     report = json.loads(raw, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     assert list(report) == [
         "schema", "problem", "submission", "device", "dtype", "seed", "verdict", "score", "cases", "findings",
-        "compile", "seconds",
+        "compile", "resources", "resources_note", "seconds",
     ]  # fmt: skip
     assert (report["schema"], report["verdict"], report["seed"]) == (SCHEMA, "data_race", 7)
     case = report["cases"][1]

@@ -40,7 +40,7 @@ def compile_submission(text: str, name: str, declaration: str, card: Card, level
     includes.check(text, name)
     compiler = nvrtc()
     folders = compiler.toolkit.include
-    unit, headers = _unit(text, name, declaration), includes.covered(text, folders) | shim_headers()
+    unit, headers = unit_of(text, name, declaration), includes.covered(text, folders) | shim_headers()
     flags = options(compiler, card, level)
     output = compiler.compile(unit, name, headers, flags)
     log = diagnostics.clean(output.log, name, folders, headers)
@@ -96,7 +96,8 @@ def _walk(folder: Traversable, prefix: str) -> list[tuple[str, str]]:
     return found
 
 
-def _unit(text: str, name: str, declaration: str) -> str:
-    """nvcc includes cuda_runtime.h unasked, and the declaration makes a wrong parameter list a compile error."""
+def unit_of(text: str, name: str, declaration: str) -> str:
+    """The text as it is compiled: nvcc includes cuda_runtime.h unasked, and the declaration makes a wrong parameter
+    list a compile error."""
     before = f'#include <cuda_runtime.h>\n#line 1 "{diagnostics.DECLARATION}"\n{declaration}\n'
     return f'{before}#line 1 "{name}"\n{text}\n'

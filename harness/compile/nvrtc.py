@@ -37,11 +37,12 @@ class Toolkit:
 
 @dataclass(frozen=True)
 class Output:
-    """What one compilation gave. `ptx` is empty unless `ok`."""
+    """What one compilation gave. `ptx` is empty unless `ok`, `cubin` unless it was asked for."""
 
     ok: bool
     ptx: str
     log: str
+    cubin: bytes = b""
 
 
 def find_toolkit() -> Toolkit:
@@ -102,10 +103,13 @@ class Nvrtc:
         self._error_string.restype = ctypes.c_char_p
         self.version = self._read_version()
 
-    def compile(self, text: str, name: str, headers: Mapping[str, str], options: Sequence[str]) -> Output:
+    def compile(
+        self, text: str, name: str, headers: Mapping[str, str], options: Sequence[str], cubin: bool = False
+    ) -> Output:
         """Compile one translation unit. `name` is the file name that diagnostics show, `headers` maps the names of
         in-memory headers to their text; they are found before any folder given with -I. For a real architecture
-        (sm_90) the PTX has also passed the assembler, which is what checks inline asm and static shared memory.
+        (sm_90) the PTX has also passed the assembler, which is what checks inline asm and static shared memory;
+        `cubin` asks for what it made of the PTX.
 
         Raises JudgeError where the compiler itself fails (a rejected option, memory).
         """
@@ -117,7 +121,7 @@ class Nvrtc:
                 return Output(False, "", log)
             self._check(status, "compile", log)
             ptx = self._text(program, "nvrtcGetPTXSize", "nvrtcGetPTX").decode(errors="replace")
-            return Output(True, ptx, log)
+            return Output(True, ptx, log, self._cubin(program) if cubin else b"")
         finally:
             self._library.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -135,11 +139,17 @@ class Nvrtc:
         return program
 
     def _text(self, program: ctypes.c_void_p, size_function: str, function: str) -> bytes:
+        return self._bytes(program, size_function, function).rstrip(b"\0")
+
+    def _cubin(self, program: ctypes.c_void_p) -> bytes:
+        return self._bytes(program, "nvrtcGetCUBINSize", "nvrtcGetCUBIN")
+
+    def _bytes(self, program: ctypes.c_void_p, size_function: str, function: str) -> bytes:
         size = ctypes.c_size_t()
         self._check(getattr(self._library, size_function)(program, ctypes.byref(size)), size_function)
         buffer = ctypes.create_string_buffer(size.value)
         self._check(getattr(self._library, function)(program, buffer), function)
-        return buffer.raw.rstrip(b"\0")
+        return buffer.raw
 
     def _read_version(self) -> tuple[int, int]:
         major, minor = ctypes.c_int(), ctypes.c_int()

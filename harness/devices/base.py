@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from harness.results import Finding
+from harness.results import Finding, LaunchShape
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class RunResult:
     stdout: str = ""
     seconds: float = 0.0
     unwritten: dict[str, int] = field(default_factory=dict)  # tensor -> elements never written
+    launches: tuple[LaunchShape, ...] = ()  # the plan's, by shape
 
 
 class Device(Protocol):

@@ -19,8 +19,10 @@ import numpy as np
 from harness import cards
 from harness.devices.base import Argument, Program, RunLimits, RunResult
 from harness.devices.emulated import Reporter
+from harness.devices.footprints import Footprints
 from harness.devices.names import readable
 from harness.devices.places import LaunchPlaces, Tensors
+from harness.devices.shapes import launch_shapes
 from harness.emulator import layout as L
 from harness.emulator import ptx
 from harness.emulator.errors import UnsupportedPtx
@@ -108,6 +110,7 @@ class _Run:
         if any(isinstance(step, Launch) and step.cooperative for step in plan.steps):
             self.memory.add(Buffer(WORKSPACE_ID, "the grid's barrier", _WORKSPACE.nbytes), _WORKSPACE)
         self.reporter = Reporter(compiled.module, self.file, Tensors(self.memory, self.tensors))
+        self.footprints = Footprints(plan.steps, self.file, Tensors(self.memory, self.tensors))
         self.launcher = Launcher(self.memory, limits.threads, limits.schedule)
         self.card, self.kernels = cards.get(program.card), ptx.parsed(program.ptx).kernels
         self.findings: list[Finding] = []
@@ -125,8 +128,12 @@ class _Run:
 
     def replay(self) -> None:
         """The plan's steps in order, up to the first that fails."""
-        for step in self.plan.steps:
-            if not self._step(step) or any(verdict_of(f.kind) is Verdict.UNSUPPORTED for f in self.findings):
+        for number, step in enumerate(self.plan.steps):
+            going_on = self._step(step)
+            if isinstance(step, Launch) and self.footprints.wants(number):
+                sizes = {n: r.buffer.nbytes for n, r in self.memory.regions.items()}
+                self.findings += self.footprints.add(number, self.memory.blocks.touched(sizes))
+            if not going_on or any(verdict_of(f.kind) is Verdict.UNSUPPORTED for f in self.findings):
                 return
 
     def _step(self, step: Step) -> bool:
@@ -218,4 +225,5 @@ class _Run:
             message = f"The submission printed more than {self.limits.stdout_bytes // 1024} KiB in one case."
             self.findings.append(Finding(FindingKind.OUTPUT_LIMIT, message, self.file))
         stdout = printed[: self.limits.stdout_bytes].decode(errors="ignore")
-        return RunResult(outputs, tuple(self.findings), stdout, time.monotonic() - self.start, unwritten)
+        seconds = time.monotonic() - self.start
+        return RunResult(outputs, tuple(self.findings), stdout, seconds, unwritten, launches=launch_shapes(self.plan))

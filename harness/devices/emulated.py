@@ -8,6 +8,7 @@ from dataclasses import replace
 from harness.devices import accesses, between_blocks
 from harness.devices.places import LaunchPlaces, Spot, Tensors, ranges
 from harness.emulator import layout as L
+from harness.emulator import undefined
 from harness.emulator.host import user_line
 from harness.emulator.launch import Outcome
 from harness.emulator.layout import Context, Hazard
@@ -18,6 +19,7 @@ from harness.results import Access, Finding
 from harness.verdict import FindingKind as K
 
 _BY_MASK = (L.F_TRAP, L.F_ASSERT, L.F_BARRIER_MASK, L.F_SHUFFLE, L.F_BARRIER_NUMBER)  # name lanes, not one lane
+_USES = {undefined.VALUE: "used", undefined.ADDRESS: "used as an address", undefined.CONDITION: "used as a condition"}
 _NO_BLOCK = 1 << 62
 _PRINT_HEADER = 16  # bytes of a printf record before the arguments
 
@@ -181,6 +183,9 @@ class Reporter:
             number = h.other >> L.PLACE_BITS
             line = self._line(p, number)
             return between_blocks.race(p, h, (i, self._instruction(p, number)), base, spot, line)
+        if h.kind == L.H_UNINIT_REGISTER:
+            message = f"A variable is {_USES[h.tag]} before it was given a value on this path."
+            return replace(base, kind=K.UNINITIALIZED_READ, message=message)
         if h.kind == L.H_UNINIT_GLOBAL:
             spot = self._tensors.spot(*locate(h.address))
             message = f"{spot.text} is read before anything was written to it."

@@ -24,6 +24,7 @@ from harness.devices.memory import CaseMemory
 from harness.devices.names import readable
 from harness.devices.pycuda_driver import PyCudaDriver, detect_card
 from harness.devices.replay import Kernels, Replay, Stop
+from harness.devices.shapes import launch_shapes
 from harness.emulator import ptx
 from harness.errors import JudgeError
 from harness.plan import FIRST_TENSOR_ID, Launch, LaunchPlan
@@ -59,7 +60,7 @@ class GpuDevice:
         except PlanFault as fault:
             return _nothing_ran(arguments, tuple(fault.findings), "", time.perf_counter() - begun)
         result = self._replay(program, plan, arguments, limits, seed)
-        return replace(result, seconds=time.perf_counter() - begun)
+        return replace(result, seconds=time.perf_counter() - begun, launches=launch_shapes(plan))
 
     def _replay(
         self, program: Program, plan: LaunchPlan, arguments: list[Argument], limits: RunLimits, seed: int

@@ -17,7 +17,10 @@ MAX_INSTRUCTIONS = 400_000
 
 
 def flatten(module: Module, entry: str) -> Function:
-    """The entry with everything that it calls inlined. Raises UnsupportedPtx for recursion and indirect calls."""
+    """The entry with everything that it calls inlined. Raises UnsupportedPtx for recursion, indirect calls and
+    an entry that is not there."""
+    if entry not in module.functions:
+        raise UnsupportedPtx(f"{entry}, which the PTX does not define")
     f = module.functions[entry]
     flat = Function(f.name, f.is_entry, f.params, f.param_bytes, max_threads=f.max_threads, min_blocks=f.min_blocks,
                     loc=f.loc)  # fmt: skip

@@ -189,8 +189,9 @@ class _Launch:
     def _run_in_turns(self) -> list[Worker]:
         written = [r.data for r in self._owner._memory.regions.values() if r.writable]
         self._residents = Residents(
-            self._kernel.run_blocks, self._worker, self._left, self._budget, self._grid.resident, written
-        )
+            self._kernel.run_blocks, self._worker, self._left, self._budget, self._grid.resident, written,
+            sharing.reads_clock(self._kernel.function),
+        )  # fmt: skip
         failed = self._residents.run()
         return [failed] if failed else []
 

@@ -197,25 +197,33 @@ class Lowering(Suspender):
             if i.pred and i.base in MEMORY_LIKE:
                 self._guarded(i, handler, names)
             else:
-                handler(self, i)
+                self._checked(i, handler)
         except (IndexError, KeyError, ValueError, TypeError, AttributeError, StopIteration) as error:
             # Handlers take instructions apart as the PTX ISA spells them; inline assembly may spell anything.
             raise UnsupportedPtx(f"instruction {i.op} with these operands or modifiers", i.loc) from error
 
+    def _checked(self, i: Ins, handler: Handler) -> None:
+        """The instruction, between the checks of undefined registers that it needs."""
+        self.taint.check(i)
+        handler(self, i)
+        self.taint.define(i)
+
     def _guarded(self, i: Ins, handler: Handler, names: list[str]) -> None:
         """Run a memory or warp instruction for the lanes whose guard holds, if there are any."""
         outer = self.mask
+        self.taint.check(i, guard=True)
         lanes = self.let(f"and i32 {outer}, {self.lane_bits(Reg(i.pred), i.negated)}")
         for name in names:
             old = i.previous.get(name, UNDEFINED)
             if old != UNDEFINED:
                 self.store_register(name, self.register_value(old, name in self.flow.varying))
+        self.taint.keep(i)
         do, skip = self.new_label(), self.new_label()
         self.emit(f"br i1 {self.let(f'icmp ne i32 {lanes}, 0')}, label %{do}, label %{skip}")
         saved = dict(self.cache)
         self.label(do)
         self.mask = lanes
-        handler(self, i)
+        self._checked(i, handler)
         self.emit(f"br label %{skip}")
         self.label(skip)
         self.cache, self.mask = saved, outer
@@ -223,6 +231,8 @@ class Lowering(Suspender):
     def _depart(self, b: Block) -> None:
         here = self.flow.pending[b]
         i = b.branch
+        if i is not None:
+            self.taint.check(i)
         if not b.succ:
             self._exit(b, i)
         elif i is None or len(b.succ) == 1:
@@ -336,6 +346,7 @@ class Lowering(Suspender):
 
     def move(self, b: Block, target: Block, lanes: str, blend: bool) -> None:
         """The phi copies of one edge, read before any is written."""
+        self.taint.move(b, target, lanes, blend)
         values = []
         for name, inputs in target.phis.items():
             if inputs[b] != UNDEFINED:

@@ -23,6 +23,7 @@ from harness.emulator import (
     schedule,
     sharing,
     ssa,
+    undefined,
     uniform,
 )
 from harness.emulator import layout as L
@@ -79,7 +80,7 @@ class Compiled:
     @cached_property
     def run_blocks(self) -> Callable[[int], int]:
         """The block scheduler around this kernel: takes the address of a Context, returns a code of layout.py."""
-        return jit.function(self.native.address("run_blocks"))
+        return jit.function(self.native.address(jit.ENTRY))
 
 
 @dataclass
@@ -137,7 +138,8 @@ def lower(module: Module, f: Function, places: Layout, shape: Shape) -> Lowered:
     for b in blocks:
         if b.branch is not None and b.branch.base == "bra" and b.branch.pred not in f.reg_types:
             raise UnsupportedPtx(f"branch on {b.branch.pred}", b.branch.loc)
-    ssa.convert(blocks, f.reg_types)
+    gaps = ssa.convert(blocks, f.reg_types) and not shape.single
+    unset = undefined.analyse(blocks, f.reg_types) if gaps else frozenset()
     flow = uniform.analyse(blocks, f.reg_types, shape)
     count = sum(len(b.ins) for b in blocks)
-    return Lowering(module, f, blocks, flow, shape, places, outline=count > OUTLINE_ABOVE).run()
+    return Lowering(module, f, blocks, flow, shape, places, outline=count > OUTLINE_ABOVE, undefined=unset).run()

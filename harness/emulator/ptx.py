@@ -7,6 +7,7 @@ one flat name space afterwards. Nothing is interpreted here; an instruction keep
 
 from __future__ import annotations
 
+import contextlib
 import re
 import struct
 from dataclasses import dataclass, field
@@ -15,6 +16,10 @@ from functools import lru_cache
 from harness.emulator.errors import UnsupportedPtx
 
 MAX_SCOPED_RANGE = 1024  # registers of one .reg %r<N> inside of a nested scope
+POINTER_BYTES = 8
+MAX_INITIALISED = 1 << 30  # bytes of a variable with an initial value
+MAX_NESTING = 16  # of brackets in an operand
+_MAX_DIGITS = 72  # of a number; 64 bits written with 0b take 66
 FIRST_VARIABLE_ID = 16  # buffer ids of .global and .const variables: 16, 17, ... in order of appearance
 
 
@@ -230,7 +235,7 @@ def reachable(module: Module, f: Function) -> list[Function]:
     """f and every function with a body that it may call, each once."""
     seen, todo = {f.name: f}, [f]
     while todo:
-        for name in called_functions(todo.pop()):
+        for name in sorted(called_functions(todo.pop())):
             if name in module.functions and name not in seen:
                 seen[name] = module.functions[name]
                 todo.append(seen[name])
@@ -282,7 +287,7 @@ class _Parser:
     def __init__(self, text: str):
         self.m = Module()
         for number, path in re.findall(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"', text, re.M):
-            self.m.files[int(number)] = path
+            self.m.files[_number(number)] = path
         text = re.sub(r"^\s*\.file\s.*$", "", text, flags=re.M)
         self.text = re.sub(r"/\*.*?\*/", "", re.sub(r"//[^\n]*", "", text), flags=re.S)
         self.pos = 0
@@ -340,16 +345,18 @@ class _Parser:
         space, align, vector, kind, name, dims, init = m.groups()
         count = 1
         for d in re.findall(r"\[\s*(\d*)\s*\]", dims or ""):
-            count *= int(d or 0)
+            count *= _number(d or "0")
         size = SIZES.get(kind)
         if size is None:
             raise UnsupportedPtx(f"variable of type .{kind}: {text[:60]!r}")
         size *= int(vector[1]) if vector else 1
+        if init and size * count > MAX_INITIALISED:
+            raise UnsupportedPtx(f"variable of {size * count} bytes with an initial value: {text[:60]!r}")
         data, relocations = _initializer(init, size, count) if init else (b"", ())
         number = 0
         if space in ("global", "const"):
             number, self.next_id = self.next_id, self.next_id + 1
-        v = Variable(name, space, size * count, int(align or size), number, data, relocations,
+        v = Variable(name, space, size * count, _alignment(align, size), number, data, relocations,
                      self.loc.line if self.loc else 0)  # fmt: skip
         into[prefix + name] = v
         return v
@@ -379,9 +386,9 @@ class _Parser:
         f = Function(name, kind == "entry", *_params(params or ""))
         f.returns = [p.name for p in _params(returns or "")[0]]
         if t := re.search(r"\.(?:maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", attributes):
-            f.max_threads = int(t[1]) * int(t[2] or 1) * int(t[3] or 1)
+            f.max_threads = _number(t[1]) * _number(t[2] or "1") * _number(t[3] or "1")
         if t := re.search(r"\.minnctapersm\s+(\d+)", attributes):
-            f.min_blocks = int(t[1])
+            f.min_blocks = _number(t[1])
         f.loc = self.loc
         self._body(f)
         self.m.functions[name] = f
@@ -392,7 +399,9 @@ class _Parser:
         self.f = f
         branch_targets: dict[str, tuple[str, ...]] = {}
         first_loc = True
-        while self._skip_space():
+        while True:
+            if not self._skip_space():
+                raise UnsupportedPtx(f"PTX ends inside {f.name}", self.loc)
             c = self.text[self.pos]
             if c == "{":
                 self.pos += 1
@@ -430,10 +439,10 @@ class _Parser:
         if not m:
             raise UnsupportedPtx(f"PTX directive {self.text[self.pos : self.pos + 40]!r}")
         self.pos = m.end()
-        file, line, column = int(m[1]), int(m[2]), int(m[3])
+        file, line, column = _number(m[1]), _number(m[2]), _number(m[3])
         parent = None
         if m[4]:
-            parent = self._site(int(m[4]), int(m[5]), int(m[6]))
+            parent = self._site(_number(m[4]), _number(m[5]), _number(m[6]))
         self.loc = Loc(file, line, parent)
         self.sites[file, line, column] = self.loc
 
@@ -446,7 +455,7 @@ class _Parser:
             numbers = r"\s+(\d+)\s+(\d+)\s+(\d+)"
             later = re.compile(rf"\.loc\s+{file}\s+{line}\s+{column}\s*,[^\n]*inlined_at{numbers}")
             if m := later.search(self.text, self.pos):
-                self.sites[place] = Loc(file, line, self._site(int(m[1]), int(m[2]), int(m[3])))
+                self.sites[place] = Loc(file, line, self._site(_number(m[1]), _number(m[2]), _number(m[3])))
         return self.sites[place]
 
     def _statement(self, text: str) -> None:
@@ -502,9 +511,9 @@ class _Parser:
             name = name.strip()
             m = re.match(r"(%?[\w$]+)<(\d+)>$", name)
             if m and len(self.scopes) == 1:
-                self.ranges.append((m[1], int(m[2]), kind))
+                self.ranges.append((m[1], _number(m[2]), kind))
             elif m:
-                for n in range(min(int(m[2]), MAX_SCOPED_RANGE)):
+                for n in range(min(_number(m[2]), MAX_SCOPED_RANGE)):
                     self.f.reg_types[self._declare(f"{m[1]}{n}")] = kind
             else:
                 self.f.reg_types[self._declare(name)] = kind
@@ -537,7 +546,7 @@ class _Parser:
         if full not in self.f.reg_types:
             for prefix, count, kind in self.ranges:
                 number = full[len(prefix) :]
-                if full.startswith(prefix) and number.isdecimal() and int(number) < count:
+                if full.startswith(prefix) and number.isdecimal() and _number(number) < count:
                     self.f.reg_types[full] = kind
                     break
         return full
@@ -551,6 +560,8 @@ class _Parser:
 
     def _operand(self, text: str) -> Operand:
         text = text.strip()
+        if sum(map(text.count, "[{(|")) > MAX_NESTING:
+            raise UnsupportedPtx(f"operand {text[:40]!r}", self.loc)
         c = text[0] if text else ""
         if c == "%" and "|" not in text and "+" not in text:
             return Reg(self._declared(text))
@@ -563,12 +574,12 @@ class _Parser:
         if c == "(":
             return self._operand(text[1:-1])
         if "|" in text:
-            a, b = text.split("|")
+            a, _, b = text.partition("|")
             return Pair(self._operand(a), self._operand(b))
         if (value := _immediate(text)) is not None:
             return value
         if m := re.match(r"([\w$%.]+)\s*\+\s*(-?\d+)$", text):
-            return Sym(self._scoped(m[1]), int(m[2]))
+            return Sym(self._scoped(m[1]), _number(m[2]))
         if text == "WARP_SZ":
             return Imm(32)
         name = self._reg_name(text)
@@ -585,7 +596,7 @@ class _Parser:
         base = self._operand(m[1] if m else text)
         if not isinstance(base, Reg | Sym | Imm):
             raise UnsupportedPtx(f"address [{text}]", self.loc)
-        return Addr(base, int(m[2], 0) if m else 0)
+        return Addr(base, _number(m[2], 0) if m else 0)
 
 
 def split_commas(text: str) -> list[str]:
@@ -603,6 +614,22 @@ def split_commas(text: str) -> list[str]:
     return [*parts, last] if last else parts
 
 
+def _number(text: str, base: int = 10) -> int:
+    """A whole number. Raises UnsupportedPtx for one that is endless, or with digits of another base."""
+    if len(text) <= _MAX_DIGITS:
+        with contextlib.suppress(ValueError):
+            return int(text, base)
+    raise UnsupportedPtx(f"the number {text[:_MAX_DIGITS]!r}")
+
+
+def _alignment(text: str | None, usual: int) -> int:
+    """The bytes of an .align directive. Raises UnsupportedPtx for what is no power of two."""
+    align = _number(text) if text else usual
+    if align <= 0 or align & (align - 1):
+        raise UnsupportedPtx(f"alignment to {align} bytes")
+    return align
+
+
 def _immediate(text: str) -> Imm | None:
     if re.match(r"0[fF][0-9a-fA-F]{8}$", text):
         return Imm(int(text[2:], 16), 32)
@@ -611,8 +638,8 @@ def _immediate(text: str) -> Imm | None:
     if m := re.match(r"(-?)(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$", text):
         digits = m[2]
         if re.match(r"0\d+$", digits):
-            return None if set(digits) & {"8", "9"} else Imm(int(m[1] + digits, 8))
-        value = int(digits, 0)
+            return None if set(digits) & {"8", "9"} else Imm(_number(m[1] + digits, 8))
+        value = _number(digits, 0)
         return Imm(-value if m[1] else value)
     if re.match(r"-?\d+\.\d*(?:[eE][-+]?\d+)?$", text):
         return Imm(struct.unpack(">Q", struct.pack(">d", float(text)))[0], 64)
@@ -624,8 +651,8 @@ def _params(text: str) -> tuple[list[Param], int]:
     for align, kind, name, array, count in _PARAM.findall(text):
         if kind not in SIZES:
             raise UnsupportedPtx(f"parameter {name} of type .{kind}")
-        size = SIZES[kind] * (int(count or 0) if array else 1)
-        step = int(align or SIZES[kind])
+        size = SIZES[kind] * (_number(count or "0") if array else 1)
+        step = _alignment(align, SIZES[kind])
         offset = (offset + step - 1) // step * step
         params.append(Param(name, offset, size))
         offset += size
@@ -641,8 +668,12 @@ def _initializer(text: str, size: int, count: int) -> tuple[bytes, tuple[tuple[i
         if value := _immediate(item):
             data += (value.value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
         elif m := re.match(r"(?:generic\(\s*)?([\w$]+)\s*\)?\s*(?:\+\s*(\d+))?$", item):
-            relocations.append((len(data), m[1], int(m[2] or 0)))
+            if size != POINTER_BYTES:
+                raise UnsupportedPtx(f"address as an initial value of {size} bytes: {item[:40]!r}")
+            relocations.append((len(data), m[1], _number(m[2] or "0")))
             data += bytes(size)
         else:
             raise UnsupportedPtx(f"initial value {item[:40]!r}")
+    if len(data) > size * count:
+        raise UnsupportedPtx(f"more initial values than the variable holds: {text[:40]!r}")
     return bytes(data).ljust(size * count, b"\0"), tuple(relocations)

@@ -5,7 +5,7 @@ another one runs; a new block starts where the card has room for one more. Hence
 grid-wide barrier and look-back come to an end as they do on a card.
 
 If nothing but waiting happens in a whole round, and the memory and all warps are in the same state behind it as before,
-they always will be: a deadlock.
+they always will be: a deadlock. (Kernels that read a clock may still wait for it to change.)
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Residents:
     budget: int
     limit: int
     regions: Iterable[np.ndarray]  # what kernels can write
+    reads_clock: bool = False
     workers: list[Worker] = field(default_factory=list)
     short_of_memory: bool = False
     _bytes: int = 0
@@ -90,7 +91,7 @@ class Residents:
             if self._may_start() and (fresh := self._another()):
                 turns.appendleft(fresh)
                 watch.quiet = 0
-            elif watch.round_is_over(len(turns)) and watch.stands_still(self._state(turns)):
+            elif not self.reads_clock and watch.round_is_over(len(turns)) and watch.stands_still(self._state(turns)):
                 return self._deadlock(turns[0])
         return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.emulator.ptx import SIZES, Function, Ins
+from harness.emulator.ptx import SIZES, Function, Ins, Reg
 
 ORDERED = frozenset({"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"})
 _BEYOND_THE_BLOCK = frozenset({"gl", "gpu", "sys", "cluster"})
@@ -26,6 +26,12 @@ def unit(f: Function) -> int:
     pieces do not conflict."""
     stores = (i for i in _instructions(f) if i.base in ("st", "atom", "red") and _shared_by_blocks(i))
     return min([_UNIT, *(SIZES[i.mods[-1]] for i in stores if i.mods[-1] in SIZES)])
+
+
+def reads_clock(f: Function) -> bool:
+    """Whether f may wait for nothing but time to go by."""
+    names = {a.name for i in _instructions(f) for a in i.args if isinstance(a, Reg)}
+    return any(name.startswith(("%clock", "%globaltimer")) for name in names)
 
 
 def is_strong(i: Ins) -> bool:

@@ -64,8 +64,9 @@ def uses(i: Ins, types: dict[str, str]) -> list[str]:
     return found
 
 
-def convert(blocks: list[Block], types: dict[str, str]) -> None:
-    """Rewrite the blocks in place; `types` gains the new names. Every name then has one definition."""
+def convert(blocks: list[Block], types: dict[str, str]) -> bool:
+    """Rewrite the blocks in place; `types` gains the new names. Every name then has one definition. Returns whether
+    UNDEFINED may be among the values."""
     sites: dict[str, list[Block]] = defaultdict(list)
     guarded: set[str] = set()
     for b in blocks:
@@ -78,9 +79,10 @@ def convert(blocks: list[Block], types: dict[str, str]) -> None:
     entry_live = live[blocks[0]]
     renamed = {r for r, s in sites.items() if len(s) > 1} | guarded | (entry_live - {UNDEFINED})
     if not renamed:
-        return
+        return False
     _insert_phis(blocks, sites, renamed, live)
     _rename(blocks, renamed, types)
+    return bool(guarded or entry_live - {UNDEFINED})
 
 
 def live_in(blocks: list[Block], types: dict[str, str]) -> dict[Block, set[str]]:
@@ -122,7 +124,7 @@ def _insert_phis(blocks: list[Block], sites: dict[str, list[Block]], renamed: se
                     frontier[runner].add(b)
                     assert runner.idom is not None
                     runner = runner.idom
-    for r in renamed:
+    for r in sorted(renamed):  # the same text from the same function: object code is found by it
         todo = [*dict.fromkeys(sites[r]), blocks[0]]
         placed: set[Block] = set()
         while todo:

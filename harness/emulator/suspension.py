@@ -16,6 +16,7 @@ from harness.emulator.inline import call_places
 from harness.emulator.layout import Context, Warp
 from harness.emulator.ptx import Ins, Reg
 from harness.emulator.ssa import definitions
+from harness.emulator.taint import Taint
 from harness.emulator.types import BITS
 
 
@@ -25,8 +26,10 @@ class Suspender(Emitter):
     frame_set: dict[Block, list[str]]  # what each block needs when it is entered: live-in values and phis
     partial_exit: bool  # whether lanes may exit while others of the warp go on
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: Any, undefined: frozenset[str] = frozenset(), **kwargs: Any):
+        """undefined: of undefined.analyse."""
         super().__init__(*args, **kwargs)
+        self.taint = Taint(self, undefined)
         self.resumes: list[str] = []
         self.frame: dict[str, int] = {}  # key -> byte offset in the warp's frame
         self.frame_bytes = 0
@@ -41,7 +44,7 @@ class Suspender(Emitter):
 
     def take_fuel(self, b: Block) -> None:
         assert b.loop is not None
-        own = [x for x in b.loop.blocks if x.loop is b.loop]
+        own = sorted((x for x in b.loop.blocks if x.loop is b.loop), key=lambda x: x.index)
         cost = max(1, sum(len(x.ins) + 1 for x in own))
         left = self.let(f"sub i64 {self.let('load i64, ptr %fuel')}, {cost}")
         self.emit(f"store i64 {left}, ptr %fuel")
@@ -109,6 +112,8 @@ class Suspender(Emitter):
             if name not in skip:
                 variable = self.alloca_of(name)
                 transfer(name, self.allocas[variable], variable)
+        for key, variable in self.taint.saved(needed):
+            transfer(key, "i32", variable)
         if waiting:
             transfer("$mask", "i32", "mask")
         for c in waiting:
@@ -144,7 +149,7 @@ class Suspender(Emitter):
             self.emit(
                 f"store i32 {self.let('load i32, ptr %live') if self.partial_exit else self.all_lanes()}, ptr %mask"
             )
-            for c in self.flow.pending[target]:
+            for c in sorted(self.flow.pending[target], key=lambda c: c.index):
                 self.emit(f"store i32 0, ptr %{self.pending_variable(c)}")
         self.emit(f"br label %B{target.index}")
         self.resumes[number - 1] = "\n".join(self.lines)

@@ -91,8 +91,9 @@ class Worker:
         return int(self._memory.nbytes + self._shared.nbytes + sum(s.nbytes for s in self._shadow))
 
     def state(self) -> list[np.ndarray]:
-        """What decides how the block goes on: warps, frames, local and shared memory."""
-        return [np.ctypeslib.as_array(self.warps).view(np.uint8), self._memory, self._shared]
+        """What decides how the block goes on: warps (less their clocks), frames, local and shared memory."""
+        warps = np.ctypeslib.as_array(self.warps).view(np.uint8).reshape(len(self.warps), -1)
+        return [np.ascontiguousarray(warps[:, : Warp.mine.offset]), self._memory, self._shared]
 
     def begin(self) -> None:
         """Forget the last launch's findings and counts."""

@@ -8,6 +8,7 @@ program that goes on after it has already failed; what has no meaning without da
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from harness.cards import Card
@@ -18,11 +19,14 @@ from harness.planning.calls import HostCall, Table, i32, user_words
 from harness.planning.cuda_errors import CudaError
 from harness.planning.launch_rules import KernelFacts
 from harness.planning.memory import DeviceMemory, PlanFault
+from harness.planning.signatures import fitted
+from harness.planning.streams import Streams
 from harness.results import Finding
 from harness.verdict import FindingKind
 
 MAX_STEPS = 10_000  # launches, copies and fills of one case
 _DEFAULT_STREAMS = 3  # 0 and the handles of the legacy and the per-thread default stream
+_MOST_CONCURRENT = 8  # launches beside one that are looked at, the latest ones
 _FIRST_HANDLE = 0x5000  # of created streams and events
 
 
@@ -58,6 +62,8 @@ class HostApi:
         self.last_error = CudaError.SUCCESS
         self.pending: dict[int, Launch] = {}  # parameter buffer -> the launch that awaits its arguments
         self._next_handle = _FIRST_HANDLE
+        self.streams = Streams()
+        self._launches = 0  # a bit for each step that is one
         self._stdout: list[str] = []
         self._stdout_left = limits.stdout_bytes
         self._call: HostCall | None = None
@@ -67,11 +73,20 @@ class HostApi:
         handler = self._table.get(call.name)
         if handler is not None:
             self._call = call
+            self._fit(call)
             return handler(self, call)
         if call.name.startswith("judge_host_only_"):
             return b""
         message = f"solve() calls {user_words(call.name)}, which the judge does not offer"
         raise self.fault(FindingKind.UNSUPPORTED, message, call)
+
+    def _fit(self, call: HostCall) -> None:
+        """Give a call's arguments the sizes that its handler reads. Raises PlanFault where there are others."""
+        arguments = fitted(call.name, call.args)
+        if arguments is None:
+            message = f"solve() calls {user_words(call.name)} with {len(call.args)} arguments, which is not its way"
+            raise self.fault(FindingKind.UNSUPPORTED, message, call)
+        call.args[:] = arguments
 
     def plan(self) -> LaunchPlan:
         """The plan so far. Raises PlanFault where there are findings."""
@@ -95,11 +110,16 @@ class HostApi:
         self.last_error = code
         return i32(code)
 
-    def add(self, step: Step, call: HostCall) -> None:
-        """Record a step. Raises PlanFault over the budget."""
+    def add(self, step: Step, call: HostCall, stream: int = 0) -> None:
+        """Record a step of a stream. Raises PlanFault over the budget."""
         if len(self.steps) >= MAX_STEPS:
             message = f"solve() issued over {MAX_STEPS} launches, copies and fills in one call"
             raise self.fault(FindingKind.TIME_LIMIT, message, call)
+        number = len(self.steps)
+        before = self.streams.issue(stream, number)
+        if isinstance(step, Launch):
+            step = replace(step, concurrent=_highest(self._launches & ~before))
+            self._launches |= 1 << number
         self.steps.append(step)
 
     def check(self, pointer: int, nbytes: int, write: bool, call: HostCall, what: str) -> None:
@@ -140,3 +160,12 @@ class HostApi:
         if found is None or found.space not in ("global", "const"):
             return None
         return Buffer(found.id, found.name, found.nbytes, found.line)
+
+
+def _highest(steps: int) -> tuple[int, ...]:
+    """The numbers of the latest steps in a set, in the order of issue."""
+    found: list[int] = []
+    while steps and len(found) < _MOST_CONCURRENT:
+        found.append(steps.bit_length() - 1)
+        steps ^= 1 << found[-1]
+    return tuple(reversed(found))

@@ -40,17 +40,35 @@ def _error_text(api: HostApi, call: HostCall) -> bytes:
     return u64(place)
 
 
-@handles(
-    "judge_synchronize", "__cudaCDP2StreamWaitEvent", "__cudaCDP2StreamDestroy", "__cudaCDP2EventRecord",
-    "__cudaCDP2EventRecordWithFlags", "__cudaCDP2EventDestroy",
-)  # fmt: skip
+@handles("__cudaCDP2StreamDestroy", "__cudaCDP2EventDestroy")
 def _nothing(api: HostApi, call: HostCall) -> bytes:
-    return OK  # the plan is replayed in the order of issue
+    return OK
+
+
+@handles("judge_synchronize")
+def _synchronize(api: HostApi, call: HostCall) -> bytes:
+    api.streams.synchronise()  # nothing to wait for: the plan is replayed in the order of issue
+    return OK
+
+
+@handles("__cudaCDP2EventRecord", "__cudaCDP2EventRecordWithFlags")
+def _record(api: HostApi, call: HostCall) -> bytes:
+    api.streams.record(u(call.args[0]), u(call.args[1]))
+    return OK
+
+
+@handles("__cudaCDP2StreamWaitEvent")
+def _wait(api: HostApi, call: HostCall) -> bytes:
+    api.streams.wait(u(call.args[0]), u(call.args[1]))
+    return OK
 
 
 @handles("__cudaCDP2StreamCreateWithFlags", "__cudaCDP2EventCreateWithFlags")
 def _create(api: HostApi, call: HostCall) -> bytes:
-    call.write(u(call.args[0]), u64(api.new_handle()))
+    handle = api.new_handle()
+    call.write(u(call.args[0]), u64(handle))
+    if "Stream" in call.name:
+        api.streams.created(handle, u(call.args[1]))
     return OK
 
 

@@ -42,7 +42,9 @@ def _parameter_buffer(api: HostApi, call: HostCall) -> bytes:
 @handles("__cudaCDP2LaunchDeviceV2")
 def _launch(api: HostApi, call: HostCall) -> bytes:
     buffer = u(call.args[0])
-    launch = api.pending.pop(buffer)
+    launch = api.pending.pop(buffer, None)
+    if launch is None:
+        raise api.fault(FindingKind.HOST_ERROR, "solve() launches what no <<<>>> has prepared", call)
     nbytes = api.kernels[launch.kernel].param_bytes
     return _issue(api, call, launch, call.read(buffer, nbytes), u(call.args[1]))
 
@@ -90,7 +92,7 @@ def _issue(api: HostApi, call: HostCall, launch: Launch, args: bytes, stream: in
         return i32(api.last_error)
     _check_freed(api, call, launch, args)
     _check_host(api, call, launch, args)
-    api.add(replace(launch, args=args), call)
+    api.add(replace(launch, args=args), call, stream)
     return OK
 
 

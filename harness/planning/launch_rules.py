@@ -7,6 +7,7 @@ from math import prod
 from typing import Protocol
 
 from harness.cards import KIB, Card
+from harness.occupancy import occupancy
 from harness.planning.cuda_errors import CudaError
 
 Dim3 = tuple[int, int, int]
@@ -106,7 +107,4 @@ def blocks_per_sm(kernel: KernelFacts, threads: int, dynamic_shared: int, card: 
     compilation, are left out, so a register-bound kernel gets a number that is too high."""
     if threads < 1 or threads > card.threads_per_block:
         return 0
-    warps = -(-threads // 32)
-    shared = kernel.static_shared_bytes + dynamic_shared + card.shared_reserved
-    by_shared = card.shared_per_sm // shared if shared else card.blocks_per_sm
-    return min(card.blocks_per_sm, card.threads_per_sm // (32 * warps), by_shared)
+    return occupancy(card, threads, 0, kernel.static_shared_bytes + dynamic_shared).blocks

@@ -30,6 +30,7 @@ def _malloc(api: HostApi, call: HostCall) -> bytes:
 @handles("__cudaCDP2Free")
 def _free(api: HostApi, call: HostCall) -> bytes:
     pointer = u(call.args[0])
+    api.streams.synchronise()
     wrong = api.memory.free(pointer, call.line) if pointer else ""
     if not wrong:
         return OK
@@ -45,8 +46,13 @@ def _memset(api: HostApi, call: HostCall) -> bytes:
             message = "cudaMemset of host memory (invalid argument); it fills device memory only"
             raise api.fault(FindingKind.HOST_ERROR, message, call)
         api.check(pointer, nbytes, True, call, "cudaMemset")
-        api.add(Memset(pointer, value & 0xFF, nbytes, call.line), call)
+        api.add(Memset(pointer, value & 0xFF, nbytes, call.line), call, _stream(call, 3))
     return OK
+
+
+def _stream(call: HostCall, position: int) -> int:
+    """Of an asynchronous call; the others are of the default stream."""
+    return u(call.args[position]) if call.name.endswith("Async") else 0
 
 
 @handles("__cudaCDP2MemcpyAsync", "judge_memcpy")
@@ -84,11 +90,13 @@ def _copy(api: HostApi, call: HostCall, dst: int, src: int, nbytes: int, to_devi
     if to_device:
         api.check(dst, nbytes, True, call, "cudaMemcpy")
     if to_device and from_device:
-        api.add(Copy(dst, src, nbytes, call.line), call)
+        api.add(Copy(dst, src, nbytes, call.line), call, _stream(call, 4))
     elif to_device:
-        api.add(Upload(dst, call.read(src, nbytes), call.line), call)
+        api.add(Upload(dst, call.read(src, nbytes), call.line), call, _stream(call, 4))
     else:
         call.write(dst, call.read(src, nbytes))
+    if not call.name.endswith("Async"):
+        api.streams.synchronise()
 
 
 @handles("judge_host_malloc")

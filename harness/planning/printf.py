@@ -6,8 +6,11 @@ import re
 import struct
 from collections.abc import Callable
 
-_SPEC = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|z|j|t|L)?([diouxXcsfFeEgGaAp%])")
+_SPEC = re.compile(r"%([-+ #0]*)(\*|[0-9]+)?(?:\.(\*|-?[0-9]*))?(hh|h|ll|l|z|j|t|L)?([diouxXcsfFeEgGaAp%])")
 _LONG = ("ll", "l", "z", "j", "t")
+_MAX_FIELD = 1 << 17  # characters of one field; more than the judge takes of a whole case's output
+_MAX_TEXT = 1 << 20  # of one printf
+_MAX_DIGITS = 9  # of a width or precision
 
 
 def render(template: str, read: Callable[[int, int], bytes], cstring: Callable[[int], str]) -> str:
@@ -15,7 +18,7 @@ def render(template: str, read: Callable[[int, int], bytes], cstring: Callable[[
 
     Each argument is aligned to its own size: 4 bytes for int, 8 for everything else (float arrives as double).
     """
-    offset = 0
+    offset, room = 0, _MAX_TEXT
 
     def take(nbytes: int) -> bytes:
         nonlocal offset
@@ -24,15 +27,22 @@ def render(template: str, read: Callable[[int, int], bytes], cstring: Callable[[
         offset += nbytes
         return data
 
-    def star(field: str | None) -> str:
-        return str(struct.unpack("<i", take(4))[0]) if field == "*" else field or ""
+    def number(field: str) -> int:
+        digits = field[:_MAX_DIGITS] if field.strip("-") else "0"
+        value: int = struct.unpack("<i", take(4))[0] if field == "*" else int(digits)
+        return max(-_MAX_FIELD, min(value, _MAX_FIELD))
 
     def one(match: re.Match[str]) -> str:
+        nonlocal room
         flags, width, precision, length, letter = match.groups()
         if letter == "%":
             return "%"
-        width, dot = star(width), "" if precision is None else "." + star(precision)
-        return _format(f"%{flags}{width}{dot}", letter, length in _LONG, take, cstring)
+        wide = str(number(width)) if width else ""
+        digits = -1 if precision is None else number(precision)
+        dot = f".{digits}" if digits >= 0 else ""  # a negative one counts as none
+        text = _format(f"%{flags}{wide}{dot}", letter, length in _LONG, take, cstring) if room > 0 else ""
+        room -= len(text)
+        return text
 
     return _SPEC.sub(one, template)
 

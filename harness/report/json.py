@@ -7,6 +7,7 @@ import json
 import math
 from typing import Any
 
+from harness.report import resources
 from harness.results import CaseResult, Report
 
 _NAMES = {math.inf: "Infinity", -math.inf: "-Infinity"}
@@ -19,10 +20,11 @@ def render(report: Report) -> str:
 
 def as_dict(report: Report) -> dict[str, Any]:
     """The report's fields in the order in which they are documented, with `schema` first."""
-    fields = dataclasses.asdict(dataclasses.replace(report, cases=()))
+    fields = dataclasses.asdict(dataclasses.replace(report, cases=(), resources=()))
     fields["cases"] = [_case(case) for case in report.cases]
+    fields["resources"] = [resources.as_dict(use) for use in report.resources]
     order = ("schema", "problem", "submission", "device", "dtype", "seed", "schedule", "verdict", "score", "cases")
-    return {name: fields[name] for name in (*order, "findings", "compile", "seconds")}
+    return {name: fields[name] for name in (*order, "findings", "compile", "resources", "resources_note", "seconds")}
 
 
 def _case(case: CaseResult) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.events import CaseStarted, Compiling, DeviceReady, Event
+from harness.events import CaseStarted, Compiling, DeviceReady, Event, Measuring
+from harness.report import resources
 from harness.report.excerpt import excerpt, printable
 from harness.report.grouping import Group as FindingGroup
 from harness.report.grouping import group_findings
@@ -38,6 +39,8 @@ def progress_line(event: Event) -> str:
         return f"running on {printable(event.name)}"
     if isinstance(event, CaseStarted):
         return f"case {event.number}/{event.total}  {printable(event.name)}"
+    if isinstance(event, Measuring):
+        return "counting registers"
     return ""
 
 
@@ -61,6 +64,7 @@ def _parts(report: Report, source: str, columns: int) -> Iterator[RenderableType
     if len(groups) > _MAX_GROUPS:
         yield Text(f"{len(groups) - _MAX_GROUPS} more findings; --json PATH writes all of them\n")
     yield from _printed(report.cases)
+    yield from resources.parts(report)
     yield _last_line(report)
 
 

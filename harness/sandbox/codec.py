@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,10 +13,13 @@ from harness.devices.base import Argument, Program, RunLimits, RunResult
 from harness.errors import JudgeError, JudgeException, SubmissionError, UsageError
 from harness.results import Access, Finding
 from harness.sandbox.frames import Frame, FrameError
+from harness.sandbox.resource_codec import read_launches
 from harness.verdict import FindingKind, Verdict
 
 _MAX_TEXT = 256 * 1024  # characters of one message, log or capture
 _MAX_FINDINGS = 1000
+_MAX_OBJECTS = 256  # one for each kernel and shape of launch
+_OBJECT_NAME = re.compile(r"[0-9a-f]{64}")
 
 
 def load_request(program: Program) -> Frame:
@@ -67,6 +71,7 @@ def result_frame(result: RunResult) -> Frame:
         "stdout": result.stdout[:_MAX_TEXT],
         "seconds": result.seconds,
         "unwritten": {name: int(count) for name, count in result.unwritten.items()},
+        "launches": [dataclasses.asdict(shape) for shape in result.launches],
     }
     return Frame("result", fields, result.outputs)
 
@@ -97,6 +102,7 @@ def read_result(frame: Frame, arguments: Sequence[Argument]) -> RunResult:
         stdout=_take(frame.fields, "stdout", str),
         seconds=float(_take(frame.fields, "seconds", (int, float))),
         unwritten={name: unwritten[name] for name in due if name in unwritten},
+        launches=read_launches(frame.fields.get("launches")),
     )
 
 
@@ -214,3 +220,16 @@ def compiled_frame(ptx: str, cubin: bytes, log: str, seconds: float) -> Frame:
     return Frame(
         "compiled", {"log": log[:_MAX_TEXT], "seconds": seconds}, {"ptx": _bytes(ptx.encode()), "cubin": _bytes(cubin)}
     )
+
+
+def objects_frame(objects: Mapping[str, bytes]) -> Frame:
+    """Object code by name, in either direction."""
+    return Frame("objects", {}, {name: _bytes(data) for name, data in objects.items()})
+
+
+def read_objects(frame: Frame) -> dict[str, bytes]:
+    """The supervisor's side of `objects_frame`. Raises FrameError for names that are no digests, and for other arrays
+    than bytes; what the bytes are is not looked at."""
+    if len(frame.arrays) > _MAX_OBJECTS or not all(_OBJECT_NAME.fullmatch(name) for name in frame.arrays):
+        raise FrameError("the answer's objects are too many, or have names that are no digests")
+    return {name: bytes_of(frame, name) for name in frame.arrays}

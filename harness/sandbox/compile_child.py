@@ -1,4 +1,5 @@
-"""The compile child: `python -m harness.sandbox.compile_child`; one source in, PTX (and a cubin) or a refusal out."""
+"""The compile child: `python -m harness.sandbox.compile_child`; one source in, PTX (and a cubin) or a refusal out; or
+the resources of its kernels."""
 
 from __future__ import annotations
 
@@ -8,13 +9,15 @@ from harness import cards
 from harness.errors import JudgeError
 from harness.sandbox.codec import compiled_frame
 from harness.sandbox.frames import Frame
+from harness.sandbox.resource_codec import resources_frame
 from harness.sandbox.service import load, serve
 
 
 def answer(request: Frame) -> Iterator[Frame]:
-    """One "compile" request -> one "compiled" frame, or the compiler's SubmissionError."""
+    """One "compile" request -> one "compiled" frame; one "measure" request -> one "resources" frame; or the compiler's
+    SubmissionError."""
     try:
-        yield _compile(**request.fields)
+        yield _measure(**request.fields) if request.kind == "measure" else _compile(**request.fields)
     except JudgeError as error:
         if "OUT_OF_MEMORY" in str(error):  # the compiler ran into this process's own limit
             raise MemoryError(str(error)) from error
@@ -27,6 +30,10 @@ def _compile(text: str, name: str, declaration: str, card: str, arch: str, compi
         return compiled_frame(compiled.ptx, b"", compiled.log, compiled.seconds)
     cubin = load(gpu_compiler)(text, name, declaration, arch)
     return compiled_frame(compiled.ptx, cubin.bytes, compiled.log + cubin.log, compiled.seconds + cubin.seconds)
+
+
+def _measure(text: str, name: str, declaration: str, card: str, meter: str) -> Frame:
+    return resources_frame(load(meter)(text, name, declaration, cards.get(card)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The run child: `python -m harness.sandbox.run_child`; holds one device and one program, runs case after case.
 
 Requests: "open" (candidates for the device, the first that opens is taken) -> "ready" or "unavailable"; "load" (the
-program) -> nothing; "run" (one case) -> "result" or "refused". Its stdout belongs to the submission.
+program) -> nothing; "run" (one case) -> "result" or "refused"; "objects" (native code that earlier runs of the program
+have left) -> nothing; "collect" -> "objects" (what was compiled here). Its stdout belongs to the submission.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import os
 from collections.abc import Iterator
 
 from harness.devices.base import Device, Program
-from harness.sandbox.codec import read_program, read_run, result_frame
+from harness.emulator.objects import STORE
+from harness.sandbox.codec import objects_frame, read_objects, read_program, read_run, result_frame
 from harness.sandbox.frames import Frame
 from harness.sandbox.limits import ProcessLimits, allow_cpu, apply
 from harness.sandbox.service import load, serve
@@ -33,6 +35,10 @@ class RunService:
             self._program = read_program(request)
         elif request.kind == "run":
             yield self._run(request)
+        elif request.kind == "objects":
+            STORE.learn(read_objects(request))
+        elif request.kind == "collect":
+            yield objects_frame(STORE.take_fresh())
         else:
             raise ValueError(f"unknown request '{request.kind}'")
 

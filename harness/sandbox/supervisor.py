@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 from harness.devices.base import Argument, Program, RunLimits, RunResult
-from harness.errors import JudgeError, UsageError
+from harness.emulator import objects as object_code
+from harness.errors import JudgeError, JudgeException, UsageError
+from harness.results import KernelResources
 from harness.sandbox import codec, death
 from harness.sandbox.child import Child
 from harness.sandbox.death import Cause, ChildDied
 from harness.sandbox.frames import Frame, FrameError
 from harness.sandbox.limits import ProcessLimits, as_json, compile_limits
+from harness.sandbox.resource_codec import read_resources
 
 _START_SECONDS = 60.0  # for a child's imports, and a driver's start on a busy machine
 RUN_GRACE = 5.0  # seconds above the device's own budget: just-in-time compilation, transfer of arrays
+_COLLECT_SECONDS = 5.0  # for the object code to come back
+_PADDING = 1 << 20  # of all arrays of one frame
 _MAX_ARTEFACTS = 256 << 20  # bytes of PTX and cubin together
 
 
@@ -25,6 +30,7 @@ class Toolchain:
 
     compiler: str = "harness.compile.build:compile_submission"
     gpu_compiler: str = "harness.compile.gpu:compile_cubin"
+    meter: str = "harness.compile.resources:measure"
     cpu: str = "harness.devices.cpu:EmulatorDevice"
     gpu: str = "harness.devices.gpu:GpuDevice"
 
@@ -81,6 +87,19 @@ def _compile_once(source: Source, toolchain: Toolchain, seconds: float) -> Artef
         child.send(Frame("compile", fields))
         answer = child.receive(seconds, _MAX_ARTEFACTS)
     return _artefacts(codec.check(answer, "compiled"))
+
+
+def measure_source(source: Source, toolchain: Toolchain, seconds: float) -> tuple[KernelResources, ...]:
+    """Resources of the source's kernels, from a compile child of its own. Raises ChildDied where it ends otherwise, for
+    lack of time for example, and SubmissionError or JudgeError as the compiler does."""
+    fields = {
+        "text": source.text, "name": source.name, "declaration": source.declaration, "card": source.card,
+        "meter": toolchain.meter,
+    }  # fmt: skip
+    with Child("harness.sandbox.compile_child", compile_limits(seconds)) as child:
+        child.send(Frame("measure", fields))
+        answer = child.receive(seconds, 0)
+    return read_resources(codec.check(answer, "resources"))
 
 
 def _artefacts(answer: Frame) -> Artefacts:
@@ -148,11 +167,26 @@ class RunProcess:
         self._child.limits = self._limits[kind]
         return self._opened
 
-    def load(self, program: Program) -> None:
-        """Give the child its program; it comes back by itself after a restart."""
+    def load(self, program: Program, objects: Mapping[str, bytes] | None = None) -> None:
+        """Give the child its program, which comes back by itself after a restart, and object code that earlier runs of
+        it have left, which does not: the child may have died of it."""
         self._program = program
         if self._child.alive:
+            if objects:
+                self._child.send(codec.objects_frame(objects))
             self._child.send(codec.load_request(program))
+
+    def collect(self) -> dict[str, bytes]:
+        """The object code that the child has made since the last call; none where it is dead or answers otherwise."""
+        if not self._child.alive:
+            return {}
+        self._child.send(Frame("collect"))
+        try:
+            answer = self._child.receive(_COLLECT_SECONDS, object_code.MAX_BYTES + _PADDING)
+            return codec.read_objects(codec.check(answer, "objects"))
+        except (ChildDied, JudgeException):
+            self._child.close()
+            return {}
 
     def run(self, arguments: Sequence[Argument], limits: RunLimits, seed: int) -> RunResult:
         """Run one case. Raises ChildDied when the child ended instead, SubmissionError for what stops every case."""
@@ -173,7 +207,7 @@ class RunProcess:
         printed = child.take_stdout()
         if answer.fields.get("broken"):
             child.close()
-        return RunResult(result.outputs, result.findings, result.stdout + printed, result.seconds, result.unwritten)
+        return replace(result, stdout=result.stdout + printed)
 
     def _revive(self) -> None:
         if self._child.alive:

@@ -1,0 +1,132 @@
+"""`python3 -m tests.gpu.differential --out DIR`: the same kernels, from the same PTX, on a card and in the emulator.
+
+    random programs   differential_random.py: seven families, compared bit for bit
+    instructions      differential_tables.py: every row of the instruction tables on pairs and triples of edges
+    approximations    differential_approx.py: both sides' errors against float64 and the documented bounds
+    mma               differential_mma.py: how the card's matrix instructions round
+
+Prints tables and writes what differs to DIR: random.json and random.txt, tables.json, approx.json, mma.json. Exits 1
+where something differs. Without a card, --without-card compares the emulator with itself, with and without LLVM's
+passes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.gpu import differential_approx, differential_mma, differential_random, differential_tables
+from tests.gpu.differential_children import REFUSED, Child
+from tests.gpu.differential_random import CLASSES, Comparison, Tally
+from tests.gpu.differential_sides import card, emulator, emulator_unoptimised
+from tests.random_ptx.compare import EQUAL, PAYLOAD
+from tests.random_ptx.families import FAMILIES
+
+PARTS = ("mma", "approx", "tables", "random")
+
+
+@dataclass(frozen=True)
+class Session:
+    """Processes and folders that all parts share."""
+
+    emulators: list[Child]
+    other: Child
+    folder: Path
+    out: Path
+    options: argparse.Namespace
+
+
+def main() -> int:
+    options = _options()
+    options.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        emulators = [Child(emulator) for _ in range(options.workers)]
+        other = Child(emulator_unoptimised if options.without_card else card)
+        session = Session(emulators, other, Path(folder), options.out, options)
+        try:
+            differs = [_timed(part, session) for part in options.parts]
+        finally:
+            for child in (*emulators, other):
+                child.close()
+    return int(any(differs))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--programs", type=int, default=2800, help="random programs over all families")
+    parser.add_argument("--families", nargs="+", choices=[*FAMILIES], default=[*FAMILIES])
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--batch", type=int, default=25, help="programs in a module")
+    parser.add_argument("--seconds", type=float, default=170, help="for the random programs; what is left is not run")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--without-card", action="store_true")
+    return parser.parse_args()
+
+
+def _timed(part: str, session: Session) -> bool:
+    """Run a part; whether it found differences. A part that fails itself does not lose the others."""
+    begun = time.monotonic()
+    print(f"== {part}", flush=True)
+    try:
+        differs = _RUN[part](session)
+    except Exception as error:
+        print(f"the part failed: {type(error).__name__}: {error}", file=sys.stderr)
+        differs = True
+    print(f"   {time.monotonic() - begun:.1f} s\n", flush=True)
+    return differs
+
+
+def _random(session: Session) -> bool:
+    o = session.options
+    work = differential_random.batches(o.programs, o.batch, o.first, o.families)
+    comparison = Comparison(session.emulators, session.other, session.folder, time.monotonic() + o.seconds)
+    tally = comparison.run(work)
+    _print_tally(tally)
+    write(session.out / "random.json", {"counts": tally.counts, "refusals": tally.refusals, "cases": tally.cases})
+    (session.out / "random.txt").write_text("\n\n".join(_case_text(c) for c in tally.cases))
+    return any(c["verdict"] != PAYLOAD for c in tally.cases)
+
+
+def _print_tally(tally: Tally) -> None:
+    print(f"{'family':12}{'programs':>9}" + "".join(f"{c:>{max(9, len(c) + 2)}}" for c in CLASSES))
+    total = sum(tally.counts.values(), Counter())
+    for family, counts in (*tally.counts.items(), ("all", total)):
+        if not counts:
+            continue
+        print(f"{family:12}{sum(counts.values()):9}" + "".join(f"{counts[c]:{max(9, len(c) + 2)}}" for c in CLASSES))
+    for text, count in tally.refusals.most_common(12):
+        print(f"   refused {count:4}: {text}")
+    for case in [c for c in tally.cases if c["verdict"] not in (EQUAL, REFUSED)][:20]:
+        print(f"   {case['family']} {case['seed']} ({case['level']}{'' if case['optimised'] else ', no passes'}): {case['verdict']}, {(case['note'].strip().splitlines() or [''])[-1][:160]}")
+
+
+def _case_text(case: dict[str, Any]) -> str:
+    head = f"{case['family']} seed {case['seed']}, level {case['level']}, LLVM's passes {case['optimised']}: {case['verdict']}"
+    return f"{head}\n{case['note']}\n{case['cuda']}"
+
+
+def write(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=1, default=str))
+
+
+_RUN: dict[str, Callable[[Session], bool]] = {
+    "random": _random,
+    "tables": lambda s: differential_tables.compare(s.emulators, s.other, s.folder, s.out),
+    "approx": lambda s: differential_approx.compare(s.emulators[0], s.other, s.folder, s.out),
+    "mma": lambda s: differential_mma.probe(s.emulators[0], s.other, s.folder, s.out),
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
