@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from harness.traffic import CaseTraffic
 from harness.verdict import FindingKind, Verdict
 
 SCHEMA = 1  # of the JSON report; raised when a field changes its meaning
@@ -63,6 +64,7 @@ class CaseResult:
     seconds: float = 0.0  # wall time of the run on the device, not a measurement of the kernel
     stdout: str = ""  # what the submission printed, cut at the output limit
     parameters: dict[str, object] = field(default_factory=dict)
+    traffic: CaseTraffic | None = None  # modelled; None where nothing ran in the emulator
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from harness.results import Finding
+from harness.traffic import CaseTraffic
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class RunResult:
     stdout: str = ""
     seconds: float = 0.0
     unwritten: dict[str, int] = field(default_factory=dict)  # tensor -> elements never written
+    traffic: CaseTraffic | None = None  # None where nothing was launched, or the device does not count
 
 
 class Device(Protocol):

@@ -16,6 +16,7 @@ from harness.devices.base import Argument, Program, RunLimits, RunResult
 from harness.devices.emulated import Reporter
 from harness.devices.names import readable
 from harness.devices.places import LaunchPlaces, Tensors
+from harness.devices.traffic import Recorder
 from harness.emulator import ptx
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.host import user_line
@@ -85,6 +86,7 @@ class _Run:
             self.memory.add(b, tracked=True)
         self.reporter = Reporter(compiled.module, self.file, Tensors(self.memory, self.tensors))
         self.launcher = Launcher(self.memory, limits.threads)
+        self.traffic = Recorder(compiled.module, self.file, self.memory)
         self.findings: list[Finding] = []
         self.stdout = plan.stdout
         self.used = 0
@@ -159,6 +161,7 @@ class _Run:
         places = LaunchPlaces(kernel, step, readable(step.kernel))
         self.stdout += self.reporter.printed(outcome)
         self.findings += self.reporter.findings(places, outcome)
+        self.traffic.add(places, outcome)
         return outcome.fault is None
 
     def _too_much(self, step: Launch, what: str) -> None:
@@ -183,4 +186,5 @@ class _Run:
             message = f"The submission printed more than {self.limits.stdout_bytes // 1024} KiB in one case."
             self.findings.append(Finding(FindingKind.OUTPUT_LIMIT, message, self.file))
         stdout = printed[: self.limits.stdout_bytes].decode(errors="ignore")
-        return RunResult(outputs, tuple(self.findings), stdout, time.monotonic() - self.start, unwritten)
+        traffic = self.traffic.case(self.launcher.touched())
+        return RunResult(outputs, tuple(self.findings), stdout, time.monotonic() - self.start, unwritten, traffic)

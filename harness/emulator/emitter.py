@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from harness.emulator import layout as L
+from harness.emulator.census import Census
 from harness.emulator.cfg import Block
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.layout import Context, Warp
@@ -90,6 +91,8 @@ class Emitter:
         self.module, self.f, self.blocks, self.flow, self.shape, self.places = module, f, blocks, flow, shape, places
         self.types = f.reg_types
         self.outline = outline
+        self.counted = not shape.single  # whether traffic and instructions are counted
+        self.census, self.block_number, self.guarded = Census(), -1, False  # of what, and where the lowering is in it
         self.fenced = any(i.base in ("membar", "fence") for b in blocks for i in b.ins)
         self.lines: list[str] = []
         self.entry: list[str] = []

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from harness.emulator import layout as L
+from harness.emulator.counters import Counters, LaunchCounts, Maps
 from harness.emulator.layout import Context, Hazard
 from harness.emulator.memory import Memory
 from harness.emulator.ops_memory import PRINT_RECORD
@@ -38,6 +39,7 @@ class Outcome:
     hazards: list[Hazard]
     records: list[bytes]  # printf
     instructions: int  # warp-instructions
+    counts: LaunchCounts
 
 
 class Launcher:
@@ -48,6 +50,7 @@ class Launcher:
         self._threads = threads or _cores()
         self._workers: dict[tuple[str, Shape, Index3, int], list[Worker]] = {}
         self._stop = ctypes.c_int32(_RUNS_ON)
+        self._maps: Maps | None = None  # made when the first kernel is launched: all buffers are there by then
 
     def launch(
         self,
@@ -67,18 +70,28 @@ class Launcher:
         workers = self._workers_for(kernel, block, dynamic_shared, max(1, min(self._threads, blocks)))
         params = ctypes.create_string_buffer(args, len(args) + 16)
         following = ctypes.c_uint64(0)
+        counters = self._counters_for(kernel, len(workers))
         prints = [ctypes.create_string_buffer(PRINT_BYTES) for _ in workers] if _prints(kernel) else []
         for n, w in enumerate(workers):
             w.begin()
             c = w.context
-            c.buffers, c.nbuffers = self._memory.table()
+            counters.attach(c, n)
             c.params = ctypes.addressof(params)
             c.next_block, c.nblocks = ctypes.addressof(following), blocks
             c.stop, c.budget = ctypes.addressof(self._stop), budget
             c.nctaid_x, c.nctaid_y, c.nctaid_z = grid
             c.print_buffer, c.print_size = (ctypes.addressof(prints[n]), PRINT_BYTES) if prints else (0, 0)
         codes = self._run(kernel, workers, seconds)
-        return self._outcome(workers, codes, prints)
+        return self._outcome(workers, codes, prints, counters.collect())
+
+    def _counters_for(self, kernel: Compiled, threads: int) -> Counters:
+        if self._maps is None:
+            self._maps = Maps(self._memory, self._threads)
+        return Counters(self._memory, self._maps, kernel, threads)
+
+    def touched(self) -> dict[int, tuple[int, int]]:
+        """Bytes of each buffer that all launches together have read and written."""
+        return self._maps.touched_in_all() if self._maps is not None else {}
 
     def _workers_for(self, kernel: Compiled, block: Index3, dynamic_shared: int, count: int) -> list[Worker]:
         workers = self._workers.setdefault((kernel.name, kernel.shape, block, dynamic_shared), [])
@@ -110,7 +123,8 @@ class Launcher:
         finally:
             timer.cancel()
 
-    def _outcome(self, workers: list[Worker], codes: list[int], prints: list[_Buffer]) -> Outcome:
+    def _outcome(self, workers: list[Worker], codes: list[int], prints: list[_Buffer],
+                 counts: LaunchCounts) -> Outcome:  # fmt: skip
         faults = [w.context for w, code in zip(workers, codes, strict=True) if code == L.FAULT]
         real = [f for f in faults if f.fault_kind != L.F_STOPPED] or faults
         fault = min(real, key=lambda f: f.block) if real else None
@@ -123,7 +137,7 @@ class Launcher:
         for w, out in zip(workers, prints, strict=False):
             used = min(w.context.print_used, PRINT_BYTES) // PRINT_RECORD * PRINT_RECORD
             records += [bytes(out.raw[k : k + PRINT_RECORD]) for k in range(0, used, PRINT_RECORD)] if used else []
-        return Outcome(fault, hazards, records, sum(w.context.used for w in workers))
+        return Outcome(fault, hazards, records, sum(w.context.used for w in workers), counts)
 
 
 def _cores() -> int:

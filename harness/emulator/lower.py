@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.emulator import layout as L
+from harness.emulator.census import Census
 from harness.emulator.cfg import Block
 from harness.emulator.emitter import HANDLERS, MEMORY_LIKE, Handler
 from harness.emulator.errors import UnsupportedPtx
@@ -31,6 +32,7 @@ from harness.emulator.layout import Context, Warp
 from harness.emulator.ptx import Ins, Reg, Sym
 from harness.emulator.ssa import UNDEFINED, definitions, has_result, live_in, uses
 from harness.emulator.suspension import Suspender
+from harness.emulator.traffic import count_block
 from harness.emulator.uniform import agenda
 
 
@@ -41,6 +43,7 @@ class Lowered:
     ir: str
     frame_bytes: int
     instructions: list[Ins]  # by the number that faults and hazards name
+    census: Census
 
 
 class Lowering(Suspender):
@@ -65,7 +68,7 @@ class Lowering(Suspender):
                     self.use_count[u] = self.use_count.get(u, 0) + 1
         for b in self.blocks:
             self._block(b)
-        return Lowered(self._text(), (self.frame_bytes + 63) // 64 * 64, self.instructions)
+        return Lowered(self._text(), (self.frame_bytes + 63) // 64 * 64, self.instructions, self.census)
 
     def _crossing_names(self) -> set[str]:
         home: dict[str, Block | None] = {}
@@ -121,6 +124,9 @@ class Lowering(Suspender):
         self.mask = self.current_mask(b)
         if b.loop is not None and b.loop.header is b:
             self.take_fuel(b)
+        if self.counted and (b.ins or b.branch):
+            self.block_number = self.census.take(b, partial=self.mask != "-1")
+            count_block(self, self.block_number)
         for i in b.ins:
             if i.base in ("bar", "barrier") and i.mods[1:2] != ("warp",):
                 self.ins = i
@@ -176,8 +182,9 @@ class Lowering(Suspender):
         self.emit(f"br i1 {self.let(f'icmp ne i32 {lanes}, 0')}, label %{do}, label %{skip}")
         saved = dict(self.cache)
         self.label(do)
-        self.mask = lanes
+        self.mask, self.guarded = lanes, True
         handler(self, i)
+        self.guarded = False
         self.emit(f"br label %{skip}")
         self.label(skip)
         self.cache, self.mask = saved, outer

@@ -11,7 +11,9 @@ import numpy as np
 from harness.devices.base import Argument, Program, RunLimits, RunResult
 from harness.errors import JudgeError, JudgeException, SubmissionError, UsageError
 from harness.results import Access, Finding
+from harness.sandbox import records
 from harness.sandbox.frames import Frame, FrameError
+from harness.traffic import CaseTraffic
 from harness.verdict import FindingKind, Verdict
 
 _MAX_TEXT = 256 * 1024  # characters of one message, log or capture
@@ -67,6 +69,7 @@ def result_frame(result: RunResult) -> Frame:
         "stdout": result.stdout[:_MAX_TEXT],
         "seconds": result.seconds,
         "unwritten": {name: int(count) for name, count in result.unwritten.items()},
+        "traffic": None if result.traffic is None else dataclasses.asdict(result.traffic),
     }
     return Frame("result", fields, result.outputs)
 
@@ -97,6 +100,7 @@ def read_result(frame: Frame, arguments: Sequence[Argument]) -> RunResult:
         stdout=_take(frame.fields, "stdout", str),
         seconds=float(_take(frame.fields, "seconds", (int, float))),
         unwritten={name: unwritten[name] for name in due if name in unwritten},
+        traffic=records.read(CaseTraffic | None, frame.fields.get("traffic"), "traffic"),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 from harness.devices.base import Argument, Program, RunLimits, RunResult
@@ -173,7 +173,7 @@ class RunProcess:
         printed = child.take_stdout()
         if answer.fields.get("broken"):
             child.close()
-        return RunResult(result.outputs, result.findings, result.stdout + printed, result.seconds, result.unwritten)
+        return replace(result, stdout=result.stdout + printed)
 
     def _revive(self) -> None:
         if self._child.alive:
