@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from rich.cells import cell_len
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from harness.report.excerpt import printable
 from harness.results import CaseResult
-from harness.traffic import AccessTraffic, CaseTraffic, LaunchTraffic, SharedTraffic, TensorTraffic
+from harness.traffic import (
+    SECTOR_BYTES,
+    AccessTraffic,
+    CaseTraffic,
+    LaunchTraffic,
+    LineTraffic,
+    LocalTraffic,
+    SharedTraffic,
+    TensorTraffic,
+)
 
 _HEADING = "bold"
 _SHOWN_TENSORS = 4  # in the short form; less than a hundredth of the traffic is not shown either
@@ -30,7 +39,9 @@ def summary(cases: Sequence[CaseResult]) -> Iterator[RenderableType]:
     head.append("traffic", style=_HEADING)
     head.append(f"  of {printable(case.name)}, {_NOTE}")
     yield head
-    yield _table(_tensor_rows(traffic.tensors, _SHOWN_TENSORS))
+    yield from _tensors(traffic.tensors, _SHOWN_TENSORS)
+    if wasted := _worst_line(traffic):
+        yield Text(f"  {wasted}", overflow="fold")
     shared = _conflicts(x for launch in traffic.launches for x in launch.shared)
     if shared:
         yield Text(f"  shared memory: {shared}", overflow="fold")
@@ -64,7 +75,7 @@ def _launch(launch: LaunchTraffic) -> Iterator[RenderableType]:
     head.append(printable(launch.kernel), style=_HEADING)
     head.append(f"<<<{grid}, {block}>>>  {launch.blocks:,} blocks, {launch.warps:,} warps{ended}")
     yield head
-    yield _table(_tensor_rows(launch.tensors, len(launch.tensors)))
+    yield from _tensors(launch.tensors, len(launch.tensors))
     total = sum(launch.warp_instructions.values())
     if total:
         classes = sorted(launch.warp_instructions.items(), key=lambda item: -item[1])
@@ -77,44 +88,58 @@ def _launch(launch: LaunchTraffic) -> Iterator[RenderableType]:
 
 
 def _line_tables(launch: LaunchTraffic) -> Iterator[RenderableType]:
-    if launch.lines:
-        rows = [
-            (_place(x), x.kind, x.tensor, _count(x.requests), _each(x.sectors, x.requests),
-             _each(x.ideal_sectors, x.requests))
-            for x in launch.lines[:_SHOWN_LINES]
-        ]  # fmt: skip
-        yield _titled(("global memory", "", "", "requests", "sectors each", "ideal"), rows, left=3)
-    if launch.shared:
-        banks = [
-            (_place(x), x.kind, _count(x.requests), _each(x.passes, x.requests), _each(x.ideal_passes, x.requests))
-            for x in launch.shared[:_SHOWN_LINES]
-        ]  # fmt: skip
-        yield _titled(("shared memory", "", "requests", "passes each", "ideal"), banks, left=2)
-    if launch.local:
-        local = [(_place(x), x.kind, _count(x.requests)) for x in launch.local[:_SHOWN_LINES]]
-        yield _titled(("local memory", "", "requests"), local, left=2)
+    """The lines that cost most in each kind of memory."""
+    lines = [
+        (_place(x), x.kind, printable(x.tensor), _count(x.requests), _each(x.sectors, x.requests),
+         _each(x.ideal_sectors, x.requests))
+        for x in launch.lines[:_SHOWN_LINES]
+    ]  # fmt: skip
+    shared = [
+        (_place(x), x.kind, _count(x.requests), _each(x.passes, x.requests), _each(x.ideal_passes, x.requests))
+        for x in launch.shared[:_SHOWN_LINES]
+    ]
+    local = [(_place(x), x.kind, _count(x.requests)) for x in launch.local[:_SHOWN_LINES]]
+    if lines:
+        titles = ("global memory", "", "", "requests", "sectors each", "ideal")
+        yield from _aligned([titles, *lines], right=(3, 4, 5))
+    if shared:
+        yield from _aligned([("shared memory", "", "requests", "passes each", "ideal"), *shared], right=(2, 3, 4))
+    if local:
+        yield from _aligned([("local memory", "", "requests"), *local], right=(2,))
 
 
-def _place(x: object) -> str:
+def _place(x: LineTraffic | SharedTraffic | LocalTraffic) -> str:
     """Where a line is: `my.cu:12`."""
-    return printable(f"{x.file}:{x.line}")  # type: ignore[attr-defined]
+    return printable(f"{x.file}:{x.line}" if x.line else x.file)
 
 
-def _tensor_rows(tensors: Sequence[TensorTraffic], most: int) -> list[tuple[str, ...]]:
+def _tensors(tensors: Sequence[TensorTraffic], most: int) -> Iterator[Text]:
     """Name, direction, bytes and what they mean, for the buffers that count."""
     moved = sum(t.sectors for t in tensors)
     shown = [t for t in tensors[:most] if most == len(tensors) or 100 * t.sectors >= moved]
-    rows: list[tuple[str, ...]] = [
+    rows = [
         (printable(t.tensor), how, *_figures(access))
         for t in shown
         for how, access in (("read", t.read), ("written", t.write))
         if access.requests
     ]
-    rest = [printable(t.tensor) for t in tensors if t not in shown]
+    if rows:
+        yield from _aligned(rows, right=(2, 3))
+    rest = tensors[len(shown) :]
     if rest:
-        names = ", ".join(rest) if len(rest) <= _SHOWN_TENSORS else f"{len(rest)} others"
-        rows.append((names, "", f"{_bytes(32 * sum(t.sectors for t in tensors if t not in shown))}", "", ""))
-    return rows
+        names = ", ".join(printable(t.tensor) for t in rest) if len(rest) <= _SHOWN_TENSORS else f"{len(rest)} others"
+        yield Text(f"  and {_bytes(SECTOR_BYTES * sum(t.sectors for t in rest))} of {names}", overflow="fold")
+
+
+def _worst_line(traffic: CaseTraffic) -> str:
+    """The line that moves most beyond the ideal, where that is worth a word."""
+    lines = [x for launch in traffic.launches for x in launch.lines]
+    worst = max(lines, key=lambda x: x.sectors - x.ideal_sectors, default=None)
+    if worst is None or 100 * (worst.sectors - worst.ideal_sectors) < sum(t.sectors for t in traffic.tensors):
+        return ""
+    verb = {"read": "reads", "write": "writes", "atomic": "updates"}[worst.kind]
+    each, ideal = _each(worst.sectors, worst.requests), _each(worst.ideal_sectors, worst.requests)
+    return f"least coalesced: {_place(worst)} {verb} {printable(worst.tensor)} in {each} sectors/request, not {ideal}"
 
 
 def _figures(a: AccessTraffic) -> tuple[str, str, str]:
@@ -132,8 +157,9 @@ def _conflicts(lines: Iterable[SharedTraffic]) -> str:
     if passes == ideal:
         return "no bank conflicts"
     worst = max(used, key=lambda x: x.passes - x.ideal_passes)
-    each = f"{_each(worst.passes, worst.requests)} passes a request at {_place(worst)} ({worst.kind})"
-    return f"{_percent(passes - ideal, passes)} of its passes are bank conflicts, most at {each}"
+    each, least = _each(worst.passes, worst.requests), _each(worst.ideal_passes, worst.requests)
+    share = f"{_percent(passes - ideal, passes)} of its passes are bank conflicts"
+    return f"{share}, most at {_place(worst)}: {each} passes/{worst.kind}, not {least}"
 
 
 def _score(traffic: CaseTraffic) -> str:
@@ -143,24 +169,15 @@ def _score(traffic: CaseTraffic) -> str:
     return f"traffic score (modelled) {traffic.score_modelled:.1f} of 100: {moved} moved, {fewest} would do"
 
 
-def _table(rows: Iterable[tuple[str, ...]]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column()
-    for justify in ("left", "left", "right", "right", "left"):
-        table.add_column(justify=justify, overflow="fold")
+def _aligned(rows: Sequence[Sequence[str]], right: Collection[int]) -> Iterator[Text]:
+    """Rows in columns two blanks apart, indented; the columns of `right` end together, the others start together."""
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        table.add_row("", *map(Text, row))
-    return table
-
-
-def _titled(titles: Sequence[str], rows: Iterable[tuple[str, ...]], left: int) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
-    table.add_column("")
-    for n, title in enumerate(titles):
-        table.add_column(title, justify="left" if n < left else "right", overflow="fold")
-    for row in rows:
-        table.add_row("", *map(Text, row))
-    return table
+        cells = [
+            " " * (width - cell_len(cell)) + cell if n in right else cell + " " * (width - cell_len(cell))
+            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield Text("  " + "  ".join(cells).rstrip(), overflow="fold")
 
 
 def _each(amount: int, requests: int) -> str:

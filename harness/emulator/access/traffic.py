@@ -118,23 +118,27 @@ def count_uniform(m: Needs, f: Fn, row: str, relative: str, total: int, store: b
     f(f"  br i1 {usual}, label %{fast}, label %{other}, !prof !2\n{fast}:")
     add(f, r.cells, L.T_UNIFORM)
     f(f"  br label %{on}\n{other}:")
-    name = need(m, f"traffic_one_{total}", lambda m, name: _one_address(name, total))
-    f(f"  call void @{name}(ptr {r.cells}, ptr {q}, i8 {wanted}, i32 %mask)\n  br label %{on}\n{on}:")
+    name = need(m, "traffic_one", lambda m, name: _one_address(name))
+    f(f"  call void @{name}(ptr {r.cells}, ptr {q}, i8 {wanted}, i32 %mask, i32 {total})\n  br label %{on}\n{on}:")
 
 
-def _one_address(name: str, total: int) -> str:
-    f = Fn(f"define internal void @{name}(ptr %cells, ptr %map, i8 %wanted, i32 %mask) noinline {{")
+# Out of line, the bytes of an access and its direction are operands: a kernel pays for compiling one function, not for
+# one a width.
+
+
+def _one_address(name: str) -> str:
+    f = Fn(f"define internal void @{name}(ptr %cells, ptr %map, i8 %wanted, i32 %mask, i32 %total) noinline {{")
     f("entry:")
     f.let("atomicrmw or ptr %map, i8 %wanted monotonic")
-    _add_request(f, "%cells", "%mask", "1", "1", total)
+    _add_request(f, "%cells", "1", "1")
     f("  ret void")
     return f.text()
 
 
-def _add_request(f: Fn, cells: str, mask: str, distinct: str, sectors: str, total: int) -> None:
-    """Count a request whose lanes have so many distinct addresses and sectors (i32)."""
-    asked = f.let(f"mul i64 {_wide(f, _count_ones(f, mask))}, {total}")
-    once = f.let(f"mul i64 {_wide(f, distinct)}, {total}")
+def _add_request(f: Fn, cells: str, distinct: str, sectors: str) -> None:
+    """Count a request of %total bytes a lane whose lanes have so many distinct addresses and sectors (i32)."""
+    asked = _wide(f, f.let(f"mul i32 {_count_ones(f, '%mask')}, %total"))
+    once = _wide(f, f.let(f"mul i32 {distinct}, %total"))
     ideal = f.let(f"lshr i64 {f.let(f'add i64 {once}, {SECTOR - 1}')}, {_SHIFT}")
     add(f, cells, L.T_REQUESTS)
     add(f, cells, L.T_BYTES, asked)
@@ -147,16 +151,18 @@ def count_global(m: Needs, f: Fn, total: int, store: bool, mask: str = "%mask", 
     """Any request: exactly, out of line. Lanes out of bounds, about to fault, count as well but mark nothing."""
     if not m.counted:
         return
-    name = need(m, f"traffic_{'st' if store else 'ld'}_{total}", lambda m, name: _global(m, name, total, store))
-    f(f"  call void @{name}(ptr %ctx, <32 x i64> {address}, i32 {mask}, i32 %insn)")
+    name = need(m, "traffic_global", _global)
+    how = f"i32 {total}, i1 {'true' if store else 'false'}"
+    f(f"  call void @{name}(ptr %ctx, <32 x i64> {address}, i32 {mask}, i32 %insn, {how})")
 
 
-def _global(m: Needs, name: str, total: int, store: bool) -> str:
+def _global(m: Needs, name: str) -> str:
     """A whole warp with rising addresses in one buffer is counted by comparing neighbours, everything else by taking
     out equal addresses, one after the other, buffer by buffer."""
-    f = Fn(f"define internal void @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %insn) noinline {{")
+    operands = "ptr %ctx, <32 x i64> %a, i32 %mask, i32 %insn, i32 %total, i1 %store"
+    f = Fn(f"define internal void @{name}({operands}) noinline {{")
     f("entry:\n  %rest = alloca i32")
-    record = need(m, f"{name}_buffer", lambda m, name: _record(name, total, store))
+    record = need(m, "traffic_buffer", lambda m, name: _record(name))
     before = f.let(f"shufflevector <32 x i64> %a, <32 x i64> poison, {_FORWARD}")
     sector = f.let(f"lshr <32 x i64> %a, splat (i64 {_SHIFT})")
     number = f.let(f"lshr <32 x i64> %a, splat (i64 {L.WINDOW_BITS})")
@@ -169,7 +175,9 @@ def _global(m: Needs, name: str, total: int, store: bool) -> str:
     for v in ("%a", sector):
         back = f.let(f"shufflevector <32 x i64> {v}, <32 x i64> poison, {_FORWARD}")
         steps.append(f.let(f"add i32 {_count_ones(f, _bits(f, f.let(f'icmp ne <32 x i64> {v}, {back}')))}, 1"))
-    f(f"  call void @{record}(ptr %ctx, <32 x i64> %a, i32 -1, i32 %insn, i32 {steps[0]}, i32 {steps[1]})\n  ret void")
+    how = "i32 %total, i1 %store"
+    f(f"  call void @{record}(ptr %ctx, <32 x i64> %a, i32 -1, i32 %insn, {how}, i32 {steps[0]}, i32 {steps[1]})")
+    f("  ret void")
     f("any:\n  store i32 %mask, ptr %rest\n  br label %buffer\nbuffer:")
     left = f.let("load i32, ptr %rest")
     f(f"  br i1 {f.let(f'icmp eq i32 {left}, 0')}, label %done, label %go\ngo:")
@@ -179,7 +187,7 @@ def _global(m: Needs, name: str, total: int, store: bool) -> str:
     f(f"  store i32 {f.let(f'xor i32 {left}, {part}')}, ptr %rest")
     distinct = need(m, "traffic_distinct", lambda m, name: _distinct(name))
     counts = [f.let(f"call i32 @{distinct}(<32 x i64> {v}, i32 {part})") for v in ("%a", sector)]
-    f(f"  call void @{record}(ptr %ctx, <32 x i64> %a, i32 {part}, i32 %insn, i32 {counts[0]}, i32 {counts[1]})")
+    f(f"  call void @{record}(ptr %ctx, <32 x i64> %a, i32 {part}, i32 %insn, {how}, i32 {counts[0]}, i32 {counts[1]})")
     f("  br label %buffer\ndone:\n  ret void")
     return f.text()
 
@@ -197,26 +205,27 @@ def _distinct(name: str) -> str:
     return f.text()
 
 
-def _record(name: str, total: int, store: bool) -> str:
+def _record(name: str) -> str:
     """Count the part of a request that lies in one buffer, and mark what it touches. The map is read with one gather:
     most data is touched more than once."""
-    f = Fn(
-        f"define internal void @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %insn, i32 %distinct, i32 %sectors) "
-        "noinline {"
-    )
+    operands = "ptr %ctx, <32 x i64> %a, i32 %mask, i32 %insn, i32 %total, i1 %store, i32 %distinct, i32 %sectors"
+    f = Fn(f"define internal void @{name}({operands}) noinline {{")
     f("entry:\n  %places = alloca <32 x ptr>\n  %all = alloca <32 x i32>")
     a0 = f.let(f"extractelement <32 x i64> %a, i32 {first_lane(f)}")
     row = buffer_row(f, a0)
-    r = Row(f, row, store)
-    f(f"  br i1 {f.let(f'icmp eq ptr {r.bits}, null')}, label %out, label %known\nknown:")
-    _add_request(f, r.cells, "%mask", "%distinct", "%sectors", total)
+    read, written = Row(f, row, False), Row(f, row, True)
+    bits = f.let(f"select i1 %store, ptr {written.bits}, ptr {read.bits}")
+    f(f"  br i1 {f.let(f'icmp eq ptr {bits}, null')}, label %out, label %known\nknown:")
+    _add_request(f, read.cells, "%distinct", "%sectors")
+    words = f.let(f"call i32 @llvm.umax.i32(i32 {f.let('lshr i32 %total, 2')}, i32 1)")
+    run = splat(f, f.let(f"sub i32 {f.let(f'shl i32 1, {words}')}, 1"), "i32")
     relative = f.let(f"sub <32 x i64> %a, {splat(f, f.get(row, BufferEntry, 'base'), 'i64')}")
     inside = f.let(f"icmp ult <32 x i64> {relative}, {splat(f, f.get(row, BufferEntry, 'size'), 'i64')}")
     valid = f.let(f"and <32 x i1> {inside}, {f.let('bitcast i32 %mask to <32 x i1>')}")
     unit = f.let(f"shl <32 x i64> {f.let(f'lshr <32 x i64> {relative}, splat (i64 {_SHIFT + 2})')}, splat (i64 2)")
     word = f.let(f"and <32 x i64> {f.let(f'lshr <32 x i64> {relative}, splat (i64 2)')}, splat (i64 31)")
-    wanted = f.let(f"shl <32 x i32> splat (i32 {_words(total)}), {f.let(f'trunc <32 x i64> {word} to <32 x i32>')}")
-    places = f.let(f"getelementptr i8, ptr {r.bits}, <32 x i64> {unit}")
+    wanted = f.let(f"shl <32 x i32> {run}, {f.let(f'trunc <32 x i64> {word} to <32 x i32>')}")
+    places = f.let(f"getelementptr i8, ptr {bits}, <32 x i64> {unit}")
     have = f.let(f"and <32 x i32> {gather_where(f, 32, places, valid)}, {wanted}")
     fresh = f.let(f"and i32 {missing(f, f.let(f'icmp eq <32 x i32> {have}, {wanted}'))}, {_bits(f, valid)}")
     f(f"  store <32 x ptr> {places}, ptr %places\n  store <32 x i32> {wanted}, ptr %all")
