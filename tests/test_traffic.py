@@ -198,7 +198,7 @@ def test_random_patterns_agree_with_a_model(nbytes: int) -> None:
 KEEP = 'asm volatile("" :: "l"(s) : "memory");'  # or the compiler drops stores that nobody reads
 BANKS = [  # type, index; passes, ideal
     ("float", "t", 1, 1), ("float", "2 * t", 2, 1), ("float", "3 * t", 1, 1), ("float", "4 * t", 4, 1),
-    ("float", "32 * t", 32, 1), ("float", "33 * t", 1, 1), ("float", "31 - t", 1, 1), ("float", "t / 2", 1, 1),
+    ("float", "32 * t", 32, 1), ("float", "64 * t", 32, 1), ("float", "33 * t", 1, 1), ("float", "31 - t", 1, 1), ("float", "t / 2", 1, 1),
     ("float", "t % 2 * 32", 2, 1), ("float", "(t ^ 5) * 2", 2, 1), ("float", "n", 1, 1), ("float", "t + 3", 1, 1),
     ("double", "t", 2, 2), ("double", "2 * t", 4, 2), ("double", "16 * t", 32, 2), ("double", "17 * t", 2, 2),
     ("float4", "t", 4, 4), ("float4", "2 * t", 8, 4), ("float4", "8 * t", 32, 4), ("float4", "9 * t", 4, 4),
@@ -208,7 +208,7 @@ BANKS = [  # type, index; passes, ideal
 
 def _shared_store(kind: str, index: str) -> str:
     zero = "make_float4(0, 0, 0, 0)" if kind == "float4" else "0"
-    size = {"float4": 288, "double": 560}.get(kind, 1100)
+    size = {"float4": 288, "double": 560}.get(kind, 2048)
     return f"__shared__ {kind} s[{size}]; s[{index}] = {zero}; {KEEP}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from harness.devices.names import readable
 from harness.devices.places import LaunchPlaces
 from harness.emulator.census import Site
-from harness.emulator.counters import Requests
+from harness.emulator.counters import Requests, Touched
 from harness.emulator.host import user_line
 from harness.emulator.launch import Outcome
 from harness.emulator.memory import Memory
@@ -27,8 +27,6 @@ MAX_LAUNCHES = 32  # listed one by one
 MAX_LINES = 100  # of each table of a launch
 MAX_NAME = 200  # characters
 OTHERS = "other buffers"
-
-Touched = dict[int, tuple[int, int]]
 
 
 @dataclass(frozen=True)

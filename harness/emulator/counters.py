@@ -22,13 +22,17 @@ from harness.emulator.program import Compiled
 from harness.plan import FIRST_TENSOR_ID
 
 MAP_BYTES = 192 << 20  # of all maps of a case together, unless a single set takes more
-MAX_ROWS = 64  # buffers with counters of their own; what comes after them is counted together
+MIN_ROWS, MAX_ROWS = 8, 64  # buffers with counters of their own; what comes after them is counted together
+CELL_BYTES = 4 << 20  # of a thread's counters, which decides between the two
 WORD = 4  # bytes that a bit of a map stands for
 _RATIO = L.LINE // WORD  # of the map of words to that of lines
 _COLUMNS = ctypes.sizeof(BufferEntry) // 8
 _COUNTS = BufferEntry.counts.offset // 8
 _MAPS = [getattr(BufferEntry, f"{what}_{how}").offset // 8 for what in ("bits", "lines") for how in ("read", "written")]
 _ONES = np.array([bin(n).count("1") for n in range(256)], np.uint8)
+
+
+Touched = dict[int, tuple[int, int]]  # buffer id -> bytes read, bytes written
 
 
 @dataclass(frozen=True)
@@ -59,46 +63,40 @@ class LaunchCounts:
     buffers: dict[tuple[int, int], Requests] = field(default_factory=dict)  # (instruction, buffer id; 0: the rest)
     shared: dict[int, BankRequests] = field(default_factory=dict)
     local: dict[int, int] = field(default_factory=dict)  # requests
-    touched: dict[int, tuple[int, int]] = field(default_factory=dict)  # buffer id -> bytes read, bytes written
+    touched: Touched = field(default_factory=dict)
     warp_instructions: dict[str, int] = field(default_factory=dict)  # by class (census.CLASSES)
     thread_instructions: dict[str, int] = field(default_factory=dict)
     flops: dict[str, int] = field(default_factory=dict)  # by kind (census.FLOP_KINDS)
 
 
 class Maps:
-    """Which words of a memory's buffers its kernels touched: in this launch, and in all of them."""
+    """Which words of a memory's buffers its kernels touched: in this launch, and in all of them.
+
+    All maps of words are one array, in which each buffer has a place for what is read and, if it can be written, one
+    for what is written."""
 
     def __init__(self, memory: Memory, threads: int):
-        self._places: dict[int, tuple[int, int, int]] = {}  # buffer id -> bytes of its map, places of both
-        end = 0
-        regions = sorted(memory.regions.items(), key=lambda item: (item[0] < FIRST_TENSOR_ID, item[0]))
-        for number, region in regions:  # tensors and scratch first: they have counters of their own
-            size = (region.buffer.nbytes + 8 * WORD - 1) // (8 * WORD)
-            step = (size + 16 + 63) // 64 * 64
-            self._places[number] = (size, end, end + step if region.writable else -1)
-            end += step * (1 + region.writable)
+        regions = sorted(memory.regions.items(), key=_rank)
+        self.numbers = [number for number, _ in regions]
         self._nbytes = [region.buffer.nbytes for _, region in regions]
+        places, end = [], 0
+        for _, region in regions:
+            step = (region.buffer.nbytes // (8 * WORD) + 17 + 63) // 64 * 64
+            places.append((end, end + step if region.writable else -1))
+            end += step * (1 + region.writable)
+        self._places = np.array(places, np.int64).reshape(-1, 2)
         count = max(1, min(threads, MAP_BYTES // max(end, 1)))
-        self._words = [np.zeros((end + 64) // 8 * 8, np.uint8) for _ in range(count)]
+        self._words = [np.zeros(end + 64, np.uint8) for _ in range(count)]
         self._lines = [np.zeros(len(self._words[0]) // _RATIO + 2, np.uint8) for _ in range(threads)]
         self._before: np.ndarray | None = None  # of earlier launches
-        self._used = False
-        self._offsets = np.array(list(self._places.values()), np.int64).reshape(-1, 3)[:, 1:]
-
-    @property
-    def numbers(self) -> list[int]:
-        """Ids of the buffers."""
-        return list(self._places)
+        self._last: Touched | None = None  # of the last launch
 
     def begin(self) -> None:
         """Forget what the last launch touched, but for the sum of all launches."""
-        if not self._used:
-            self._used = True
+        if self._last is None:
             return
-        merged = self._merged()
-        if self._before is None:
-            self._before = np.zeros_like(merged)
-        self._before |= merged
+        merged, self._last = self._merged(), None
+        self._before = merged.copy() if self._before is None else self._before | merged
         for m in [*self._words, *self._lines]:
             m[:] = 0
 
@@ -106,8 +104,18 @@ class Maps:
         """Where the maps of a thread are, a row for each buffer: of words read and written, of lines read and written.
         0 where nothing can be written."""
         words, lines = self._words[thread % len(self._words)].ctypes.data, self._lines[thread].ctypes.data
-        both = np.hstack([self._offsets + words, self._offsets // _RATIO + lines])
-        return np.where(np.tile(self._offsets, 2) < 0, 0, both).astype(np.uint64)
+        both = np.hstack([self._places + words, self._places // _RATIO + lines])
+        return np.where(np.tile(self._places, 2) < 0, 0, both).astype(np.uint64)
+
+    def touched(self) -> Touched:
+        """Bytes of each buffer that the last launch has read, and written, in words of 4."""
+        if self._last is None:
+            self._last = self._counted(self._merged())
+        return self._last
+
+    def touched_in_all(self) -> Touched:
+        """The same for all launches so far together."""
+        return self.touched() if self._before is None else self._counted(self._before | self._merged())
 
     def _merged(self) -> np.ndarray:
         """The words that any thread has touched, in one map; repeating it changes nothing."""
@@ -118,31 +126,29 @@ class Maps:
         merged.view(np.uint32)[lines[: 2 * len(merged)].view(bool)] = 0xFFFFFFFF
         return merged
 
-    def touched(self) -> dict[int, tuple[int, int]]:
-        """Bytes of each buffer that the last launch has read, and written, in words of 4."""
-        return self._counted(self._merged())
-
-    def touched_in_all(self) -> dict[int, tuple[int, int]]:
-        """The same for all launches so far together."""
-        merged = self._merged()
-        return self._counted(merged if self._before is None else merged | self._before)
-
-    def _counted(self, merged: np.ndarray) -> dict[int, tuple[int, int]]:
-        bits, found = merged.view(np.uint8), {}
-        for (number, (size, read, written)), nbytes in zip(self._places.items(), self._nbytes, strict=True):
-            words = [_ones(bits[at : at + size]) if at >= 0 else 0 for at in (read, written)]
-            if any(words):
-                found[number] = (min(words[0] * WORD, nbytes), min(words[1] * WORD, nbytes))
+    def _counted(self, merged: np.ndarray) -> Touched:
+        used = self._places >= 0
+        sums = np.zeros(self._places.shape, np.int64)
+        if len(sums):
+            sums[used] = np.add.reduceat(_ones(merged), self._places[used] // 8, dtype=np.int64)
+        found = {}
+        for row in np.flatnonzero(sums.any(axis=1)).tolist():
+            read, written = (min(words * WORD, self._nbytes[row]) for words in sums[row].tolist())
+            found[self.numbers[row]] = (read, written)
         return found
 
 
-def _ones(bits: np.ndarray) -> int:
-    """Bits that are set."""
+def _rank(item: tuple[int, object]) -> tuple[bool, int]:
+    """Tensors and scratch come first, then variables: the user's own after those of the headers, hence backwards."""
+    number = item[0]
+    return (False, number) if number >= FIRST_TENSOR_ID else (True, -number)
+
+
+def _ones(words: np.ndarray) -> np.ndarray:
+    """Bits that are set in each 64-bit word."""
     if hasattr(np, "bitwise_count"):
-        whole = len(bits) // 8 * 8
-        words = np.bitwise_count(bits[:whole].view(np.uint64)).sum(dtype=np.int64)
-        return int(words + np.bitwise_count(bits[whole:]).sum(dtype=np.int64))
-    return int(_ONES[bits].sum(dtype=np.int64))
+        return np.asarray(np.bitwise_count(words))
+    return np.asarray(_ONES[words.view(np.uint8)].reshape(-1, 8).sum(axis=1))
 
 
 class Counters:
@@ -152,12 +158,14 @@ class Counters:
         maps.begin()
         self._kernel, self._maps = kernel, maps
         self._numbers = maps.numbers
-        self._rows = np.minimum(np.arange(1, len(self._numbers) + 1), MAX_ROWS).astype(np.uint64)  # row 0: no buffer
+        instructions = len(kernel.instructions) + 1
+        self._own = min(MAX_ROWS, max(MIN_ROWS, CELL_BYTES // (instructions * L.TRAFFIC_CELLS * 8)))
+        self._rows = np.minimum(np.arange(1, len(self._numbers) + 1), self._own).astype(np.uint64)  # row 0: no buffer
         address, rows = memory.table()
         table = np.ctypeslib.as_array((ctypes.c_uint64 * (rows * _COLUMNS)).from_address(address))
         table = table.reshape(rows, _COLUMNS)
         self._tables = [table.copy() for _ in range(threads)]
-        instructions, count = len(kernel.instructions) + 1, int(self._rows.max(initial=0)) + 1
+        count = int(self._rows.max(initial=0)) + 1
         self._cells = [np.zeros((count, instructions, L.TRAFFIC_CELLS), np.uint64) for _ in range(threads)]
         self._blocks = [np.zeros((len(kernel.census.blocks) + 1, 2), np.uint64) for _ in range(threads)]
         for thread in range(threads):
@@ -180,9 +188,9 @@ class Counters:
         columns = sorted(sites)
         cells = np.add.reduce([c[:, columns] for c in self._cells]).astype(np.int64)
         blocks = np.add.reduce(self._blocks).astype(np.int64)
-        numbers = [0, *self._numbers[:MAX_ROWS]]
-        if len(self._numbers) > MAX_ROWS:
-            numbers[MAX_ROWS] = 0
+        numbers = [0, *self._numbers[: self._own]]
+        if len(self._numbers) > self._own:
+            numbers[-1] = 0
         buffers = {}
         for row, column in np.argwhere(cells[1:].any(axis=2)).tolist():
             number = columns[column]

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from harness.emulator import layout as L
-from harness.emulator.counters import Counters, LaunchCounts, Maps
+from harness.emulator.counters import Counters, LaunchCounts, Maps, Touched
 from harness.emulator.layout import Context, Hazard
 from harness.emulator.memory import Memory
 from harness.emulator.ops_memory import PRINT_RECORD
@@ -89,7 +89,7 @@ class Launcher:
             self._maps = Maps(self._memory, self._threads)
         return Counters(self._memory, self._maps, kernel, threads)
 
-    def touched(self) -> dict[int, tuple[int, int]]:
+    def touched(self) -> Touched:
         """Bytes of each buffer that all launches together have read and written."""
         return self._maps.touched_in_all() if self._maps is not None else {}
 
