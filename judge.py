@@ -198,7 +198,8 @@ def _write(report: Report, source: str, parsed: argparse.Namespace) -> None:
             raise UsageError(f"cannot write the report to {parsed.json}: {error.strerror or error}") from error
     seed = report.seed if report.cases or report.seed else parsed.seed
     with streams.printing():
-        terminal.print_report(Console(stderr=to_stdout), report, source, commandline.repeat(parsed, seed))
+        repeat = commandline.repeat(parsed, seed)
+        terminal.print_report(Console(stderr=to_stdout), report, source, repeat, parsed.traffic)
         if to_stdout:
             sys.stdout.write(json.render(report))
 

@@ -64,6 +64,7 @@ def judge_parser() -> Parser:
     parser.add_argument("--cases", metavar="NAMES", help="names or patterns with commas; or 'benchmarks' (all tests)")
     parser.add_argument("--seed", type=_seed, help="repeat the inputs of an earlier run (fresh)")
     parser.add_argument("--json", type=name, metavar="PATH", help="also write the report as JSON; '-': standard output")
+    parser.add_argument("--traffic", action="store_true", help="the memory traffic of every launch, line by line")
     parser.add_argument("--card", default="H100", help="the GPU that the emulator plays (H100)")
     parser.add_argument("--no-cache", dest="cache", action="store_false", help="compile afresh")
     parser.add_argument("--resources", action="store_true", help="wait up to 2 minutes for registers and spills (5 s)")

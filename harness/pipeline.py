@@ -222,10 +222,11 @@ def _assess(case: Case, run: RunResult, limits: RunLimits) -> CaseResult:
     verdicts = [verdict_of(finding.kind) for finding in findings]
     if not all(error.ratio <= 1 for error in errors):  # so written that a NaN ratio is wrong, too
         verdicts.append(Verdict.WRONG_ANSWER)
-    stdout = run.stdout[: limits.stdout_bytes]
+    stdout, verdict = run.stdout[: limits.stdout_bytes], worst(verdicts)
+    traffic = run.traffic and run.traffic.scored(case.cost.bytes, verdict is Verdict.ACCEPTED)
     return CaseResult(
-        case.name, worst(verdicts), tuple(errors), tuple(findings), run.seconds, stdout, dict(case.parameters),
-        launches=run.launches,
+        case.name, verdict, tuple(errors), tuple(findings), run.seconds, stdout, dict(case.parameters),
+        launches=run.launches, traffic=traffic,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from harness.traffic import CaseTraffic
 from harness.verdict import FindingKind, Verdict
 
 SCHEMA = 1  # of the JSON report; raised when a field changes its meaning
@@ -121,6 +122,7 @@ class CaseResult:
     stdout: str = ""  # what the submission printed, cut at the output limit
     parameters: dict[str, object] = field(default_factory=dict)
     launches: tuple[LaunchShape, ...] = ()
+    traffic: CaseTraffic | None = None  # modelled; None where nothing ran in the emulator
 
 
 @dataclass(frozen=True)

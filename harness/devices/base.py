@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from harness.results import Finding, LaunchShape
+from harness.traffic import CaseTraffic
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class RunResult:
     seconds: float = 0.0
     unwritten: dict[str, int] = field(default_factory=dict)  # tensor -> elements never written
     launches: tuple[LaunchShape, ...] = ()  # the plan's, by shape
+    traffic: CaseTraffic | None = None  # None where nothing was launched, or the device does not count
 
 
 class Device(Protocol):

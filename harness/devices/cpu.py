@@ -23,6 +23,7 @@ from harness.devices.footprints import Footprints
 from harness.devices.names import readable
 from harness.devices.places import LaunchPlaces, Tensors
 from harness.devices.shapes import launch_shapes
+from harness.devices.traffic import Recorder
 from harness.emulator import layout as L
 from harness.emulator import ptx
 from harness.emulator.errors import UnsupportedPtx
@@ -113,6 +114,7 @@ class _Run:
         self.footprints = Footprints(plan.steps, self.file, Tensors(self.memory, self.tensors))
         self.launcher = Launcher(self.memory, limits.threads, limits.schedule)
         self.card, self.kernels = cards.get(program.card), ptx.parsed(program.ptx).kernels
+        self.traffic = Recorder(compiled.module, self.file, self.memory)
         self.findings: list[Finding] = []
         self.stdout = plan.stdout
         self.used = 0
@@ -193,6 +195,7 @@ class _Run:
         places = LaunchPlaces(kernel, step, readable(step.kernel))
         self.stdout += self.reporter.printed(outcome)
         self.findings += self.reporter.findings(places, outcome)
+        self.traffic.add(places, outcome)
         return outcome.fault is None
 
     def _grid(self, step: Launch) -> Grid:
@@ -226,4 +229,6 @@ class _Run:
             self.findings.append(Finding(FindingKind.OUTPUT_LIMIT, message, self.file))
         stdout = printed[: self.limits.stdout_bytes].decode(errors="ignore")
         seconds = time.monotonic() - self.start
-        return RunResult(outputs, tuple(self.findings), stdout, seconds, unwritten, launches=launch_shapes(self.plan))
+        traffic = self.traffic.case(self.launcher.touched())
+        return RunResult(outputs, tuple(self.findings), stdout, seconds, unwritten, launches=launch_shapes(self.plan),
+                         traffic=traffic)  # fmt: skip

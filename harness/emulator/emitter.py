@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from harness.emulator import layout as L
 from harness.emulator import origins
+from harness.emulator.census import Census
 from harness.emulator.cfg import Block
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.layout import Context, Warp
@@ -124,6 +125,8 @@ class Emitter:
         self.alone = shape.single
         self.communicates = not shape.single and communicates(f)
         self.unit = unit(f)
+        self.counted = not shape.single  # whether traffic and instructions are counted
+        self.census, self.block_number, self.guarded = Census(), -1, False  # of what, and where the lowering is in it
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.allocas: dict[str, str] = {}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from harness.emulator import layout as L
 from harness.emulator import order, sharing
+from harness.emulator.counters import Counters, LaunchCounts, Maps, Touched
 from harness.emulator.layout import Context, Hazard
 from harness.emulator.memory import Memory
 from harness.emulator.ops_memory import PRINT_RECORD
@@ -45,6 +46,7 @@ class Outcome:
     hazards: list[Hazard]
     records: list[bytes]  # printf
     instructions: int  # warp-instructions
+    counts: LaunchCounts
     workers: int = 1  # host threads; where there were several, findings may depend on their timing
     waiting: list[Waiting] = field(default_factory=list)  # where blocks wait for each other and the launch was given up
     unstarted: int = 0  # blocks, then
@@ -76,6 +78,7 @@ class Launcher:
         self._workers: dict[tuple[str, Shape, Index3, int], list[Worker]] = {}
         self._stop = ctypes.c_int32(_RUNS_ON)
         self._locks = (ctypes.c_int32 * L.LOCK_STRIPES)()
+        self._maps: Maps | None = None  # made when the first kernel is launched: all buffers are there by then
 
     def launch(
         self,
@@ -95,6 +98,16 @@ class Launcher:
         self._memory.begin_launch(grid.blocks, sharing.unit(kernel.function), kernel.communicates)
         return _Launch(self, kernel, grid, block, dynamic_shared, args, budget).run(seconds)
 
+    def counters_for(self, kernel: Compiled, threads: int) -> Counters:
+        """Fresh counters for a launch."""
+        if self._maps is None:
+            self._maps = Maps(self._memory, self._threads)
+        return Counters(self._memory, self._maps, kernel, threads)
+
+    def touched(self) -> Touched:
+        """Bytes of each buffer that all launches together have read and written."""
+        return self._maps.touched_in_all() if self._maps is not None else {}
+
     def threads_for(self, kernel: Compiled, blocks: int) -> int:
         """Blocks that wait for each other run in turns, and what they print comes in their order."""
         return 1 if kernel.communicates or _prints(kernel) else max(1, min(self._threads, blocks))
@@ -112,6 +125,7 @@ class _Launch:
         warps = (math.prod(block) + L.LANES - 1) // L.LANES
         self._orders = owner._shuffle.blocks(grid.blocks), owner._shuffle.warps(warps)
         self._threads = owner.threads_for(kernel, grid.blocks)
+        self._counters = owner.counters_for(kernel, self._threads)
         self._workers: list[Worker] = []
         self._prints: list[_Buffer] = []
         self._residents: Residents | None = None
@@ -159,7 +173,7 @@ class _Launch:
     def _place(self, c: Context) -> None:
         """The launch, as a worker sees it."""
         owner = self._owner
-        c.buffers, c.nbuffers = owner._memory.table()
+        self._counters.attach(c, min(len(self._workers), self._threads) - 1)
         c.params = ctypes.addressof(self._params)
         c.next_block, c.nblocks = ctypes.addressof(self._following), self._grid.blocks
         c.stop, c.budget = ctypes.addressof(owner._stop), self._budget
@@ -208,7 +222,7 @@ class _Launch:
         hazards = [w.hazards[k] for w in self._workers for k in range(w.context.nhazards)]
         hazards.sort(key=lambda h: (h.block, h.insn))
         used = sum(w.context.used for w in self._workers)
-        outcome = Outcome(fault, hazards, self._records(), used, self._threads)
+        outcome = Outcome(fault, hazards, self._records(), used, self._counters.collect(), self._threads)
         if fault is not None and fault.fault_kind in _GIVEN_UP and self._residents:
             outcome.waiting = self._residents.waiting()
             outcome.unstarted = max(0, self._left())

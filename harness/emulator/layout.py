@@ -59,7 +59,11 @@ class BufferEntry(c.Structure):
         ("host", c.c_uint64),  # where the bytes are
         ("shadow", c.c_uint64),  # one byte per 4: written or not; 0 where all is initialised
         ("watch", c.c_uint64),  # -> BlockShadow where kernels may write; 0 for inputs, which need no shadow at all
-        ("pad", c.c_uint64 * 2),
+        ("counts", c.c_uint64),  # of this worker: TRAFFIC_CELLS cells for each instruction, T_* below
+        ("bits_read", c.c_uint64),  # one bit for every 4 bytes that a kernel has read
+        ("bits_written", c.c_uint64),
+        ("lines_read", c.c_uint64),  # of this worker: one bit for every LINE bytes that a kernel has read as a whole
+        ("lines_written", c.c_uint64),
     ]
 
 
@@ -230,6 +234,8 @@ class Context(c.Structure):
         ("sets_aside", c.c_uint32),  # whether blocks that only wait are put aside
         ("moved", c.c_uint32),  # whether a warp did anything but give way in this turn
         ("grid_workspace", c.c_uint64),  # of a cooperative launch: %envreg1, %envreg2
+        ("counts", c.c_uint64),  # TRAFFIC_CELLS cells for each instruction on shared and local memory, S_* below
+        ("block_counts", c.c_uint64),  # two cells for each PTX block: executions, and lanes where they vary
     ]
 
 
@@ -268,6 +274,18 @@ class Warp(c.Structure):
 
 
 RUN, WAIT, EXITED = range(3)
+
+# 64-bit counters of one instruction (access/traffic.py). On one buffer of global memory: full-warp requests of
+# consecutive whole sectors; full-warp requests of one address; and of all others the requests, the bytes that their
+# lanes asked for, the bytes where lanes that ask for the same count once, sectors, and the least possible sectors.
+TRAFFIC_CELLS = 8
+T_LINES, T_UNIFORM, T_REQUESTS, T_BYTES, T_DISTINCT, T_SECTORS, T_IDEAL = range(7)
+# On shared and local memory: requests that the execution counts of blocks do not tell, passes beyond the ideal, and
+# passes that a request saves because lanes are idle or want the same.
+S_REQUESTS, S_EXCESS, S_SAVED = range(3)
+SECTOR = 32  # bytes
+LINE = 128
+BANKS = 32  # of shared memory, 4 bytes wide
 
 _SCALARS: dict[object, str] = {c.c_uint64: "i64", c.c_int64: "i64", c.c_uint32: "i32"}
 

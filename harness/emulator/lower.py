@@ -25,6 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.emulator import layout as L
+from harness.emulator.census import Census
 from harness.emulator.cfg import Block
 from harness.emulator.emitter import HANDLERS, MEMORY_LIKE, Handler
 from harness.emulator.errors import UnsupportedPtx
@@ -32,6 +33,7 @@ from harness.emulator.layout import Context, Warp
 from harness.emulator.ptx import Ins, Reg, Sym
 from harness.emulator.ssa import UNDEFINED, definitions, has_result, live_in, uses
 from harness.emulator.suspension import Suspender
+from harness.emulator.traffic import count_block
 from harness.emulator.uniform import agenda
 
 
@@ -45,6 +47,7 @@ class Lowered:
     granule: int  # of the shadow of shared memory (access/shared_checks.py)
     exact: bool  # whether it needs vector clocks
     copies: bool  # whether it needs room for asynchronous copies and mbarriers
+    census: Census
 
 
 def _first_placed(b: Block) -> Ins:
@@ -88,7 +91,7 @@ class Lowering(Suspender):
         for b in self.blocks:
             self._block(b)
         frame = (self.frame_bytes + 63) // 64 * 64
-        return Lowered(self._text(), frame, self.instructions, self.granule, self.exact, self.copies)
+        return Lowered(self._text(), frame, self.instructions, self.granule, self.exact, self.copies, self.census)
 
     def _crossing_names(self) -> set[str]:
         home: dict[str, Block | None] = {}
@@ -159,6 +162,9 @@ class Lowering(Suspender):
         self.mask = self.current_mask(b)
         if b.loop is not None and b.loop.header is b:
             self.take_fuel(b)
+        if self.counted and (b.ins or b.branch):
+            self.block_number = self.census.take(b, partial=self.mask != "-1")
+            count_block(self, self.block_number)
         for i in b.ins:
             if i.base in ("bar", "barrier") and i.mods[1:2] != ("warp",):
                 self.ins = i
@@ -222,8 +228,9 @@ class Lowering(Suspender):
         self.emit(f"br i1 {self.let(f'icmp ne i32 {lanes}, 0')}, label %{do}, label %{skip}")
         saved = dict(self.cache)
         self.label(do)
-        self.mask = lanes
+        self.mask, self.guarded = lanes, True
         self._checked(i, handler)
+        self.guarded = False
         self.emit(f"br label %{skip}")
         self.label(skip)
         self.cache, self.mask = saved, outer

@@ -93,6 +93,7 @@ def _contract(lo: Emitter, i: Ins, kind: str) -> str:
             x = lo.let(f"fneg {lo.T(kind)} {x}")
         elif i.base == "sub":
             other = lo.let(f"fneg {lo.T(kind)} {other}")
+        lo.census.fuse(lo.block_number)
         return lo.call("fma", kind, x, y, other)
     return ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.emulator import access
+from harness.emulator import access, traffic
 from harness.emulator.access import bulk, copies, mbarriers
 from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
@@ -41,6 +41,7 @@ def _copy(lo: Emitter, i: Ins) -> None:
     for k in range(words):
         lo.emit(f"store <32 x i32> zeroinitializer, ptr {_row(lo, data, 128 * k)}, align 64")
     source = address_of(lo, i.args[1], "i64", vec=True)
+    traffic.note_access(lo, i, "generic", "read", nbytes)
     lanes = lo.mask
     if more and isinstance(more[0], Reg) and lo.ll(more[0].name) == "i1":
         lanes = lo.let(f"and i32 {lanes}, {lo.lane_bits(more[0], negated=True)}")
@@ -53,6 +54,7 @@ def _copy(lo: Emitter, i: Ins) -> None:
             _read(lo, i, source, short, data, byte, 1, 1)
     _read(lo, i, source, lanes, data, 0, 4, words)
     target = address_of(lo, i.args[0], "i32", vec=True)
+    traffic.count_shared(lo, i, target, nbytes)
     call = f"@{copies.issue(lo, nbytes)}(ptr %ctx, ptr %warp, <32 x i32> {target}, i32 {lo.mask}, i32 {lo.number(i)}"
     lo.go_on_if(lo.let(f"call i1 {call}, ptr {data})"))
 

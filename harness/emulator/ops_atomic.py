@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.emulator import access, approx, formats, ordering
+from harness.emulator import access, approx, formats, ordering, traffic
 from harness.emulator import layout as L
 from harness.emulator.access import Entry, clocks, need
 from harness.emulator.emitter import Emitter, handles
@@ -102,6 +102,8 @@ def atomic(lo: Emitter, i: Ins) -> None:
     if _space(i) == "shared":
         a = lo.let(f"or <32 x i64> {a}, splat (i64 {L.SHARED_WINDOW << L.WINDOW_BITS})")
     _releases(lo, i)
+    traffic.note_access(lo, i, "generic", "atomic", update.nbytes * update.count)
+    traffic.count_generic(lo, i, a, update.nbytes * update.count, atomic=True)
     data = operands[: 2 if update.op == "cas" else 1]  # a cache policy may follow
     bits = 8 * update.register_bytes
     registers = [part for operand in data for part in _parts(operand)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.emulator import access, ordering
+from harness.emulator import access, ordering, traffic
 from harness.emulator import layout as L
 from harness.emulator.access import clocks, need
 from harness.emulator.emitter import Emitter, handles
@@ -167,6 +167,7 @@ def _load_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> tuple[
     suffix = f"{nbytes}x{n}"
     scalar, vector = access.values_type(bits, n, vector=False), access.values_type(bits, n, vector=True)
     common = f"i32 {lo.mask}, i32 {insn}"
+    traffic.note_access(lo, i, space, "read", nbytes * n, uniform)
     if lo.shape.single:
         a = _single_address(lo, i.args[1], space)
         h = need(lo, f"single_ld_{suffix}", lambda m, name: access.single_u(m, name, nbytes, n, store=False))
@@ -188,6 +189,7 @@ def _load_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> tuple[
     res = _res(lo)
     if space == "shared":
         a = _address(lo, i.args[1], "i32", vec=True)
+        traffic.count_shared(lo, i, a, nbytes * n)
         h = need(lo, f"shared_ld{'o' * ordered}_v_{suffix}",
                  lambda m, name: access.shared_v(m, name, nbytes, n, store=False, ordered=ordered))  # fmt: skip
         return _values(
@@ -199,6 +201,8 @@ def _load_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> tuple[
         return _values(
             lo, lo.let(f"call {vector} @{h}(ptr %ctx, ptr %warp, <32 x i64> {a}, {common}, ptr {res})"), vector, n
         ), True
+    if space == "generic":
+        traffic.count_generic(lo, i, a, nbytes * n)
     h = (
         access.slow(lo, space, nbytes, n, store=False, ordered=strong)
         if space in ("local", "global")
@@ -256,6 +260,7 @@ def _store_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> None:
         values = _split(lo, _bits_of(lo, parts[0], 128, vec), vec)
     else:
         values = [_bits_of(lo, p, bits, vec) for p in parts]
+    traffic.note_access(lo, i, space, "write", nbytes * n, uniform)
     if lo.shape.single:
         a = _single_address(lo, i.args[0], space)
         h = need(lo, f"single_st_{suffix}", lambda m, name: access.single_u(m, name, nbytes, n, store=True))
@@ -276,6 +281,7 @@ def _store_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> None:
         call = f"@{h}(ptr %ctx, ptr %warp, i64 {a}{_list(values, f'<32 x i{bits}>')}, {common})"
     elif space == "shared":
         a = _address(lo, i.args[0], "i32", vec=True)
+        traffic.count_shared(lo, i, a, nbytes * n)
         h = need(lo, f"shared_st{'o' * ordered}_v_{suffix}",
                  lambda m, name: access.shared_v(m, name, nbytes, n, store=True, ordered=ordered))  # fmt: skip
         call = f"@{h}(ptr %ctx, ptr %warp, <32 x i32> {a}{_list(values, f'<32 x i{bits}>')}, {common}, ptr {_res(lo)})"
@@ -286,6 +292,8 @@ def _store_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> None:
     else:
         a = _address(lo, i.args[0], "i64", vec=True)
         res = _res(lo)
+        if space == "generic":
+            traffic.count_generic(lo, i, a, nbytes * n)
         for k, v in enumerate(values):
             p = lo.let(f"getelementptr i8, ptr {res}, i64 {k * L.LANES * nbytes}")
             lo.emit(f"store <32 x i{bits}> {v}, ptr {p}, align 4")

@@ -27,6 +27,7 @@ from harness.emulator import (
     uniform,
 )
 from harness.emulator import layout as L
+from harness.emulator.census import Census
 from harness.emulator.cfg import build
 from harness.emulator.emitter import Layout
 from harness.emulator.errors import UnsupportedPtx
@@ -71,6 +72,7 @@ class Compiled:
     granule: int
     exact: bool
     copies: bool
+    census: Census
 
     @cached_property
     def communicates(self) -> bool:
@@ -115,8 +117,8 @@ class Program:
         small = text.count("\n") < UNOPTIMISED_ABOVE
         native = jit.compile_ir(text, passes=2 if small else 0, codegen=2 if small else 1)
         return Compiled(name, native, lowered.instructions, lowered.frame_bytes, places.local_bytes, static, dynamic,
-                        places.shared, places.local, f, shape, lowered.granule, lowered.exact,
-                        lowered.copies)  # fmt: skip
+                        places.shared, places.local, f, shape, lowered.granule, lowered.exact, lowered.copies,
+                        lowered.census)  # fmt: skip
 
     def _layout(self, name: str, f: Function) -> tuple[Layout, int, int]:
         shared, static = layout_shared(self.module, self.module.functions[name])

@@ -7,6 +7,7 @@ import json
 import math
 from typing import Any
 
+from harness import traffic
 from harness.report import resources
 from harness.results import CaseResult, Report
 
@@ -28,10 +29,11 @@ def as_dict(report: Report) -> dict[str, Any]:
 
 
 def _case(case: CaseResult) -> dict[str, Any]:
-    fields = dataclasses.asdict(case)
+    fields = dataclasses.asdict(dataclasses.replace(case, traffic=None))
+    fields["traffic"] = case.traffic and traffic.as_json(case.traffic)
     fields["error"] = max((error.ratio for error in case.errors), key=_nan_is_worst, default=None)
     fields["time"] = fields.pop("seconds")
-    order = ("name", "verdict", "error", "time", "errors", "findings", "stdout", "parameters")
+    order = ("name", "verdict", "error", "time", "traffic", "errors", "findings", "stdout", "parameters")
     return {name: fields[name] for name in order}
 
 

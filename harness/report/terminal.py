@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.events import CaseStarted, Compiling, DeviceReady, Event, Measuring
-from harness.report import resources
+from harness.report import resources, traffic
 from harness.report.excerpt import excerpt, printable
 from harness.report.grouping import Group as FindingGroup
 from harness.report.grouping import group_findings
@@ -44,12 +44,15 @@ def progress_line(event: Event) -> str:
     return ""
 
 
-def print_report(console: Console, report: Report, source: str, repeat: str) -> None:
-    """Print the whole report. `source` is the submission's text, `repeat` the command that judges it the same way."""
+def print_report(console: Console, report: Report, source: str, repeat: str, all_traffic: bool = False) -> None:
+    """Print the whole report. `source` is the submission's text, `repeat` the command that judges it the same way;
+    `all_traffic`: of every launch, not only a summary of the largest case's."""
     log = printable(report.compile.log).strip()
     if log:
         console.print(Text(log), soft_wrap=True)  # verbatim, as is the command below: they are copied and searched
     for part in _parts(report, source, console.width):
+        console.print(part)
+    for part in traffic.details(report.cases) if all_traffic else traffic.summary(report.cases):
         console.print(part)
     console.print(Text(f"repeat: {printable(repeat)}"), soft_wrap=True)
 

@@ -12,8 +12,10 @@ import numpy as np
 from harness.devices.base import Argument, Program, RunLimits, RunResult
 from harness.errors import JudgeError, JudgeException, SubmissionError, UsageError
 from harness.results import Access, Finding
+from harness.sandbox import records
 from harness.sandbox.frames import Frame, FrameError
 from harness.sandbox.resource_codec import read_launches
+from harness.traffic import CaseTraffic
 from harness.verdict import FindingKind, Verdict
 
 _MAX_TEXT = 256 * 1024  # characters of one message, log or capture
@@ -72,6 +74,7 @@ def result_frame(result: RunResult) -> Frame:
         "seconds": result.seconds,
         "unwritten": {name: int(count) for name, count in result.unwritten.items()},
         "launches": [dataclasses.asdict(shape) for shape in result.launches],
+        "traffic": None if result.traffic is None else dataclasses.asdict(result.traffic),
     }
     return Frame("result", fields, result.outputs)
 
@@ -103,6 +106,7 @@ def read_result(frame: Frame, arguments: Sequence[Argument]) -> RunResult:
         seconds=float(_take(frame.fields, "seconds", (int, float))),
         unwritten={name: unwritten[name] for name in due if name in unwritten},
         launches=read_launches(frame.fields.get("launches")),
+        traffic=records.read(CaseTraffic | None, frame.fields.get("traffic"), "traffic"),
     )
 
 

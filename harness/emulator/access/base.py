@@ -8,7 +8,7 @@ from typing import Protocol
 
 from harness.emulator import layout as L
 from harness.emulator.irtext import Fn
-from harness.emulator.layout import LANES, Context, Hazard, Warp
+from harness.emulator.layout import LANES, BufferEntry, Context, Hazard, Warp
 
 
 class Needs(Protocol):
@@ -22,6 +22,7 @@ class Needs(Protocol):
     communicates: bool  # whether blocks can wait for each other (sharing.py)
     unit: int  # bytes that one entry of the shadow of global memory stands for
     alone: bool  # one thread without blocks: solve()
+    counted: bool  # whether its memory traffic is counted
 
 
 def need(m: Needs, name: str, build: Callable[[Needs, str], str]) -> str:
@@ -96,6 +97,15 @@ def hazard(m: Needs, f: Fn, kind: str | int, lane: str, address: str, tag: str =
     name = need(m, "hazard", hazard_helper)
     operands = f"i32 {kind}, i32 %insn, i32 {lane}, i64 {address}, i32 {tag}, i32 {other}"
     f(f"  call void @{name}(ptr %ctx, ptr %warp, {operands})")
+
+
+def buffer_row(f: Fn, address: str) -> str:
+    """The buffer table's row for an address: null's (size 0) where the id is unknown."""
+    table = f.get("%ctx", Context, "buffers", pointer=True, constant=True)
+    number = f.let(f"lshr i64 {address}, {L.WINDOW_BITS}")
+    known = f.let(f"icmp ult i64 {number}, {f.get('%ctx', Context, 'nbuffers', constant=True)}")
+    safe = f.let(f"select i1 {known}, i64 {number}, i64 0")
+    return f.let(f"getelementptr [{ctypes.sizeof(BufferEntry)} x i8], ptr {table}, i64 {safe}")
 
 
 def values_type(bits: int, n: int, vector: bool) -> str:

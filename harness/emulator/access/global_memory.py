@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
-
 from harness.emulator import layout as L
 from harness.emulator.access import blocks
 from harness.emulator.access.base import (
     Needs,
+    buffer_row,
     copy_elements,
     fault,
     first_lane,
@@ -19,6 +18,7 @@ from harness.emulator.access.base import (
     within,
 )
 from harness.emulator.access.slow import SLOW_OPERANDS, Space, register, slow
+from harness.emulator.access.traffic import count_line, count_uniform
 from harness.emulator.access.vectors import (
     consecutive_lanes,
     gather_where,
@@ -40,11 +40,7 @@ class Entry:
     """The buffer table's row for an address: null's (size 0) where the id is unknown."""
 
     def __init__(self, f: Fn, address: str, store: bool):
-        table = f.get("%ctx", Context, "buffers", pointer=True, constant=True)
-        number = f.let(f"lshr i64 {address}, {L.WINDOW_BITS}")
-        known = f.let(f"icmp ult i64 {number}, {f.get('%ctx', Context, 'nbuffers', constant=True)}")
-        safe = f.let(f"select i1 {known}, i64 {number}, i64 0")
-        row = f.let(f"getelementptr [{ctypes.sizeof(BufferEntry)} x i8], ptr {table}, i64 {safe}")
+        self.row = row = buffer_row(f, address)
         self.base = f.get(row, BufferEntry, "base", constant=True)
         self.size = f.get(row, BufferEntry, "writable" if store else "size", constant=True)
         self.host = f.get(row, BufferEntry, "host", pointer=True, constant=True)
@@ -71,6 +67,7 @@ def global_u(m: Needs, name: str, nbytes: int, n: int, store: bool, ordered: boo
     f(f"  br i1 {ok}, label %good, label %bad, !prof !2\nbad:")
     fault(m, f, first_lane(f), "%a", total)
     f(f"  ret {kind} zeroinitializer\ngood:" if not store else "  ret i1 false\ngood:")
+    count_uniform(m, f, e.row, rel, total, store)
     p = f.let(f"getelementptr i8, ptr {e.host}, i64 {rel}")
     word = f.let(f"getelementptr i8, ptr {e.shadow}, i64 {f.let(f'lshr i64 {rel}, 2')}")
     words = max(1, total // 4)
@@ -148,6 +145,7 @@ def global_v(m: Needs, name: str, nbytes: int, n: int, store: bool) -> str:
             f(f"  br i1 {free}, label %free, label %slow\nfree:")
         f.when(e.tracked, lambda: _mark_line(f, e, lead, words) if store else _check_line(m, f, e, lead, words))
         f("  br label %move\nmove:")
+    count_line(m, f, e.row, a0, rel, total, store)  # what goes the slow way is counted there
     if store:
         masked_store(f, p, values, bits, total)
         f("  ret i1 true\nslow:")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.emulator.access.base import Needs, need
+from harness.emulator.access.traffic import count_global
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import LANES
 
@@ -37,6 +38,8 @@ def slow(m: Needs, space: str, nbytes: int, n: int, store: bool, ordered: bool =
     def build(m: Needs, name: str) -> str:
         f = Fn(f"define internal i1 @{name}({SLOW_OPERANDS.format(address='%a')}) noinline {{")
         f("entry:\n  %addresses = alloca <32 x i64>")
+        if space == "global":
+            count_global(m, f, nbytes * n, store)
         if n == 1:
             kind.gather(m, f, nbytes, store, ordered)
         f("  store <32 x i64> %a, ptr %addresses")

@@ -1,0 +1,56 @@
+"""What the lowering emits to count: executions of blocks, and the requests of shared, local and generic accesses.
+
+Global memory is counted inside of its access helpers (access/traffic.py), which know the buffer.
+"""
+
+from __future__ import annotations
+
+from harness.emulator import access
+from harness.emulator import layout as L
+from harness.emulator.census import Site
+from harness.emulator.emitter import Emitter
+from harness.emulator.ptx import Ins
+
+
+def count_block(lo: Emitter, number: int) -> None:
+    """One more execution of the current block, and its lanes where they vary."""
+    cells = lo.let(f"getelementptr i64, ptr {lo.context('block_counts', pointer=True)}, i64 {2 * number}")
+    _add(lo, cells, "1")
+    if lo.mask != "-1":
+        lanes = lo.let(f"zext i32 {lo.let(f'call i32 @llvm.ctpop.i32(i32 {lo.mask})')} to i64")
+        _add(lo, lo.let(f"getelementptr i64, ptr {cells}, i64 1"), lanes)
+
+
+def note_access(lo: Emitter, i: Ins, space: str, kind: str, nbytes: int, uniform: bool = False) -> None:
+    """Enter an instruction into the census. Under a guard its requests are not those of its block."""
+    if not lo.counted:
+        return
+    number = lo.number(i)
+    lo.census.sites[number] = Site(space, kind, nbytes, -1 if lo.guarded else lo.block_number, uniform)
+    if lo.guarded and space in ("shared", "local"):
+        _add(lo, _cells(lo, number), "1")
+
+
+def count_shared(lo: Emitter, i: Ins, offsets: str, nbytes: int) -> None:
+    """Bank conflicts of a shared access at offsets (<32 x i32>) of `nbytes` a lane; `note_access` comes first."""
+    if lo.counted:
+        helper = access.shared_traffic(lo, nbytes)
+        cells = _cells(lo, lo.number(i))
+        lo.emit(f"call void @{helper}(ptr {cells}, <32 x i32> {offsets}, i32 {lo.mask})")
+
+
+def count_generic(lo: Emitter, i: Ins, addresses: str, nbytes: int, atomic: bool = False) -> None:
+    """The lanes of a generic access (<32 x i64>) that are in shared memory; of an atomic also the others."""
+    if lo.counted:
+        helper = access.generic_traffic(lo, nbytes, atomic)
+        lo.emit(f"call void @{helper}(ptr %ctx, <32 x i64> {addresses}, i32 {lo.mask}, i32 {lo.number(i)})")
+
+
+def _cells(lo: Emitter, number: int) -> str:
+    counts = lo.context("counts", pointer=True)
+    return lo.let(f"getelementptr i64, ptr {counts}, i64 {number * L.TRAFFIC_CELLS}")
+
+
+def _add(lo: Emitter, cell: str, amount: str) -> None:
+    before = lo.let(f"load i64, ptr {cell}")
+    lo.emit(f"store i64 {lo.let(f'add i64 {before}, {amount}')}, ptr {cell}")
