@@ -15,6 +15,7 @@ MAX_HAZARDS = 64
 FUEL_SLICE = 1 << 18  # warp-instructions that a warp may run before the others get their turn
 NO_BLOCK = (1 << 64) - 1  # Context.block between blocks
 _SLACK_WORDS = 160  # behind shared memory: masked vector accesses start, but touch nothing, there
+_TOUCHED_PART = 4  # one page in so many, as a rule
 CLOCK_BYTES = 4 * L.LANES  # of one vector clock
 
 
@@ -24,6 +25,8 @@ class Worker:
     def __init__(self, kernel: Compiled, block: tuple[int, int, int], dynamic_shared: int):
         self.kernel = kernel
         self.context = Context()
+        self._clocks: list[np.ndarray] = []
+        self._lists: list[np.ndarray] = []
         self._make_shared(kernel.dynamic_offset + dynamic_shared if dynamic_shared else kernel.static_shared)
         self._make_warps(block)
         self._make_records()
@@ -69,11 +72,12 @@ class Worker:
 
     def _make_copies(self, count: int) -> None:
         """Room for asynchronous copies under way."""
-        self._copies = aligned(ctypes.sizeof(CopyRecord) * L.MAX_COPIES * count)
+        self._copies = _zeros(ctypes.sizeof(CopyRecord) * L.MAX_COPIES * count)
         for number, warp in enumerate(self.warps):
             warp.copies = self._copies.ctypes.data + number * ctypes.sizeof(CopyRecord) * L.MAX_COPIES
-        self._lists = [aligned(ctypes.sizeof(row) * L.MAX_DEFERRED) for row in (DeferredArrival, BulkCopy)]
-        self.context.deferred, self.context.bulk = (a.ctypes.data for a in self._lists)
+        rows = [aligned(ctypes.sizeof(row) * L.MAX_DEFERRED) for row in (DeferredArrival, BulkCopy)]
+        self.context.deferred, self.context.bulk = (a.ctypes.data for a in rows)
+        self._lists = [self._copies, *rows]
 
     def _make_records(self) -> None:
         instructions = len(self.kernel.instructions) + 1
@@ -88,7 +92,9 @@ class Worker:
     @property
     def nbytes(self) -> int:
         """Of the arrays whose size depends on the block."""
-        return int(self._memory.nbytes + self._shared.nbytes + sum(s.nbytes for s in self._shadow))
+        filled = sum(part.nbytes for part in (self._memory, self._shared, *self._shadow))
+        # Of tables and lists a kernel touches a part; pages that nobody touches are not there.
+        return int(filled + sum(part.nbytes for part in (*self._clocks, *self._lists)) // _TOUCHED_PART)
 
     def state(self) -> list[np.ndarray]:
         """What decides how the block goes on: warps (less their clocks), frames, local and shared memory."""
@@ -104,9 +110,10 @@ class Worker:
 
 
 def _zeros(nbytes: int) -> np.ndarray:
-    array = aligned(nbytes)
-    array[:] = 0
-    return array
+    """Zeroed bytes that start at a multiple of 64; pages come into being when they are touched."""
+    raw = np.zeros(nbytes + 128, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + nbytes]
 
 
 def _place_threads(warp: Warp, block: tuple[int, int, int], threads: int) -> None:
