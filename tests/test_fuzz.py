@@ -351,6 +351,7 @@ extern "C" void solve(const float* q, float* out, int n, float scale) {
   cudaSetDevice(i), cudaRuntimeGetVersion(&i), cudaDeviceGetAttribute(&i, cudaDevAttrMultiProcessorCount, 0);
   cudaMemGetInfo(&size, &size), cudaGetErrorName(cudaSuccess), cudaPeekAtLastError();
   work<<<1, 1>>>(out), cudaLaunchKernel((void*)work, dim3(1), dim3(32), args, 0, 0);
+  cudaLaunchCooperativeKernel((void*)work, dim3(1), dim3(32), args, 0, 0);
   printf("%s", cudaGetErrorString(cudaGetLastError())), assert(n > 5);
   if (n == 77) exit(1);
 }

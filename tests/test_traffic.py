@@ -229,6 +229,8 @@ def test_bank_conflicts(number: int) -> None:
         ("s[t] = t; if (t < 9) s[t + 32] = 1;", [(1, 1, 1), (1, 1, 1)]),
         ("for (int i = 0; i < n; ++i) ((volatile float*)s)[t * 32] = i;", [(5, 160, 5)]),
         ("if (n > 7) s[t] = 1;", []),
+        ("for (int i = 0; i < n; ++i) ((volatile float*)s)[(t ^ 5) * 2 + i] = i;", [(5, 10, 5)]),
+        ("for (int i = 0; i < n; ++i) ((volatile float*)s)[(t ^ i) << (i & 1)] = i;", [(5, 7, 5)]),  # i = 1, 3 conflict
         ("float* p = (float*)(n > 3 ? (void*)s : (void*)a); p[2 * t] = 1;", [(1, 2, 1)]),  # a generic address
     ],
 )

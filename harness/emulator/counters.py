@@ -168,6 +168,11 @@ class Counters:
         count = int(self._rows.max(initial=0)) + 1
         self._cells = [np.zeros((count, instructions, L.TRAFFIC_CELLS), np.uint64) for _ in range(threads)]
         self._blocks = [np.zeros((len(kernel.census.blocks) + 1, 2), np.uint64) for _ in range(threads)]
+        shared = [n for n, s in kernel.census.sites.items() if s.space in ("shared", "generic")]
+        self._patterns = [np.zeros((len(shared), L.PATTERN), np.int32) for _ in range(threads)]
+        for cells, patterns in zip(self._cells, self._patterns, strict=True):
+            places = np.arange(len(shared), dtype=np.uint64) * np.uint64(patterns.strides[0])
+            cells[0, shared, L.S_PATTERN] = places + np.uint64(patterns.ctypes.data)
         for thread in range(threads):
             self._point(thread)
 

@@ -281,8 +281,10 @@ RUN, WAIT, EXITED = range(3)
 TRAFFIC_CELLS = 8
 T_LINES, T_UNIFORM, T_REQUESTS, T_BYTES, T_DISTINCT, T_SECTORS, T_IDEAL = range(7)
 # On shared and local memory: requests that the execution counts of blocks do not tell, passes beyond the ideal, and
-# passes that a request saves because lanes are idle or want the same.
-S_REQUESTS, S_EXCESS, S_SAVED = range(3)
+# passes that a request saves because lanes are idle or want the same; and where its PATTERN is.
+S_REQUESTS, S_EXCESS, S_SAVED, S_PATTERN = range(4)
+PATTERN = 40  # i32s: the last irregular request's offsets from its first lane, its mask, its excess and saved passes
+P_MASK, P_EXCESS, P_SAVED = 32, 33, 34
 SECTOR = 32  # bytes
 LINE = 128
 BANKS = 32  # of shared memory, 4 bytes wide

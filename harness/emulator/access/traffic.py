@@ -273,7 +273,8 @@ def shared_traffic(m: Needs, total: int) -> str:
 
 def _banks(m: Needs, name: str, total: int) -> str:
     """Passes of a request: 1 where all lanes want the same, else the sum over the groups of lanes. An arithmetic
-    progression of stride s over n banks meets gcd(s, n) different words a bank."""
+    progression of stride s over n banks meets gcd(s, n) different words a bank. Of any other request the answer is
+    kept: the next one of the instruction is mostly the same, shifted, and a shift only renames the banks."""
     size, groups = max(total, 4), groups_of(total)
     banks = lanes = LANES // groups
     f = Fn(f"define internal void @{name}(ptr %cells, <32 x i32> %a, i32 %mask) noinline {{")
@@ -296,14 +297,27 @@ def _banks(m: Needs, name: str, total: int) -> str:
     excess = f.let(f"mul i32 {f.let(f'sub i32 {degree}, 1')}, {groups}")
     f.when(f.let(f"icmp ne i32 {excess}, 0"), lambda: add(f, "%cells", L.S_EXCESS, _wide(f, excess)))
     f("  ret void\nany:")
+    kept = f.let(f"load ptr, ptr {f.let(f'getelementptr i64, ptr %cells, i32 {L.S_PATTERN}')}")
+    shape = f.let(f"sub <32 x i32> {unit}, {splat(f, u0, 'i32')}")
+    other = missing(f, f.let(f"icmp eq <32 x i32> {shape}, {f.let(f'load <32 x i32>, ptr {kept}, align 4')}"))
+    mask, beyond, saved = (f.let(f"getelementptr i32, ptr {kept}, i32 {n}") for n in (L.P_MASK, L.P_EXCESS, L.P_SAVED))
+    again = f.let(f"icmp eq i32 {f.let(f'load i32, ptr {mask}')}, %mask")
+    again = f.let(f"and i1 {again}, {f.let(f'icmp eq i32 {other}, 0')}")
+    f(f"  br i1 {again}, label %known, label %new, !prof !2\nnew:")
+    f(f"  store <32 x i32> {shape}, ptr {kept}, align 4\n  store i32 %mask, ptr {mask}")
     group = need(m, f"traffic_group_{banks}", lambda m, name: _busiest_bank(name, banks))
+    excess = idle = "0"
     for g in range(groups):
         part = f.let(f"and i32 %mask, {((1 << lanes) - 1) << g * lanes}")
         passes = f.let(f"call i32 @{group}(<32 x i32> {unit}, i32 {part})")
-        idle = f.let(f"icmp eq i32 {passes}, 0")
-        add(f, "%cells", L.S_SAVED, f.let(f"zext i1 {idle} to i64"))
-        beyond = f.let(f"select i1 {idle}, i32 0, i32 {f.let(f'sub i32 {passes}, 1')}")
-        add(f, "%cells", L.S_EXCESS, _wide(f, beyond))
+        none = f.let(f"zext i1 {f.let(f'icmp eq i32 {passes}, 0')} to i32")
+        idle = f.let(f"add i32 {idle}, {none}")
+        beyond_one = f.let(f"sub i32 {f.let(f'add i32 {passes}, {none}')}, 1")
+        excess = f.let(f"add i32 {excess}, {beyond_one}")
+    f(f"  store i32 {excess}, ptr {beyond}\n  store i32 {idle}, ptr {saved}\n  br label %known\nknown:")
+    add(f, "%cells", L.S_EXCESS, _wide(f, f.let(f"load i32, ptr {beyond}")))
+    if groups > 1:
+        add(f, "%cells", L.S_SAVED, _wide(f, f.let(f"load i32, ptr {saved}")))
     f("  ret void")
     return f.text()
 
