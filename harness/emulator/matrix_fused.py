@@ -23,14 +23,11 @@ from dataclasses import dataclass
 
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import LANES
+from harness.emulator.matrix_rounding import FLOAT, FRACTION, I32, maximum, power, rounded_sum, splat
 
-I32, FLOAT, I64, DOUBLE = (f"<{LANES} x {kind}>" for kind in ("i32", "float", "i64", "double"))
-FRACTION = 25  # bits that are kept below the largest exponent
 _LEAST = -126  # exponent that the largest is at least
 _NOTHING = -400  # exponent of a factor that is zero: below every other, whatever it is multiplied by
 _NARROW = -14  # least exponent of a half, and of an fp8 number that was turned into one
-_AT_ONCE = 15  # terms whose sum fits into 32 bits in units of 2^(E - 25), in which each is less than 2^27
-_KEPT, _LOST = f"splat (i64 {-1 << 29})", f"splat (i64 {(1 << 29) - 1})"  # bits of a double that a float has, has not
 
 
 @dataclass(frozen=True)
@@ -48,30 +45,30 @@ def split(f: Fn, value: str, narrow: bool, zero: int = _NOTHING) -> Number:
     """A float as significand and exponent; infinities and NaN stay what they are in the significand. `narrow`: it came
     from a half; `zero`: the exponent that zero gets."""
     bits = f.let(f"bitcast {FLOAT} {value} to {I32}")
-    field = f.let(f"and {I32} {f.let(f'lshr {I32} {bits}, {_splat(23)}')}, {_splat(255)}")
+    field = f.let(f"and {I32} {f.let(f'lshr {I32} {bits}, {splat(23)}')}, {splat(255)}")
     significand, exponent = (_split_narrow if narrow else _split_wide)(f, value, bits, field)
     none = f.let(f"fcmp oeq {FLOAT} {value}, zeroinitializer")
-    return Number(significand, f.let(f"select <{LANES} x i1> {none}, {I32} {_splat(zero)}, {I32} {exponent}"))
+    return Number(significand, f.let(f"select <{LANES} x i1> {none}, {I32} {splat(zero)}, {I32} {exponent}"))
 
 
 def _split_narrow(f: Fn, value: str, bits: str, field: str) -> tuple[str, str]:
     """By a power of two, which is a normal number."""
-    exponent = _maximum(f, f.let(f"sub {I32} {field}, {_splat(127)}"), _splat(_NARROW))
-    exponent = f.let(f"call {I32} @llvm.smin.v{LANES}i32({I32} {exponent}, {I32} {_splat(15)})")
-    power = _power(f, f.let(f"sub {I32} {_splat(127)}, {exponent}"))
-    return f.let(f"fmul {FLOAT} {value}, {power}"), exponent
+    exponent = maximum(f, f.let(f"sub {I32} {field}, {splat(127)}"), splat(_NARROW))
+    exponent = f.let(f"call {I32} @llvm.smin.v{LANES}i32({I32} {exponent}, {I32} {splat(15)})")
+    factor = power(f, f.let(f"sub {I32} {splat(127)}, {exponent}"))
+    return f.let(f"fmul {FLOAT} {value}, {factor}"), exponent
 
 
 def _split_wide(f: Fn, value: str, bits: str, field: str) -> tuple[str, str]:
     """By the exponent in the bits; without the leading one, which a subnormal does not have."""
-    exponent = f.let(f"sub {I32} {_maximum(f, field, _splat(1))}, {_splat(127)}")
-    rest = f.let(f"and {I32} {bits}, {_splat(-0x7F800001)}")
-    near_one = f.let(f"bitcast {I32} {f.let(f'or {I32} {rest}, {_splat(0x3F800000)}')} to {FLOAT}")
+    exponent = f.let(f"sub {I32} {maximum(f, field, splat(1))}, {splat(127)}")
+    rest = f.let(f"and {I32} {bits}, {splat(-0x7F800001)}")
+    near_one = f.let(f"bitcast {I32} {f.let(f'or {I32} {rest}, {splat(0x3F800000)}')} to {FLOAT}")
     one = f.let(f"call {FLOAT} @llvm.copysign.v{LANES}f32({FLOAT} splat (float 1.0), {FLOAT} {value})")
     subnormal = f.let(f"icmp eq {I32} {field}, zeroinitializer")
     leading = f.let(f"select <{LANES} x i1> {subnormal}, {FLOAT} {one}, {FLOAT} zeroinitializer")
     finite = f.let(f"fsub {FLOAT} {near_one}, {leading}")
-    special = f.let(f"icmp eq {I32} {field}, {_splat(255)}")
+    special = f.let(f"icmp eq {I32} {field}, {splat(255)}")
     return f.let(f"select <{LANES} x i1> {special}, {FLOAT} {value}, {FLOAT} {finite}"), exponent
 
 
@@ -81,31 +78,20 @@ def fused_sum(f: Fn, products: Sequence[Factors], c: str, narrow: bool, kind: st
     start = split(f, c, kind == "f16", _LEAST)
     values = [f.let(f"fmul {FLOAT} {x}, {y}") for (x, y), _ in products]
     sums = [f.let(f"add {I32} {x}, {y}") for _, (x, y) in products]
-    largest = _maximum(f, start.exponent, _splat(_LEAST))
+    largest = maximum(f, start.exponent, splat(_LEAST))
     for exponent in sums:
-        largest = _maximum(f, largest, exponent)
-    base = f.let(f"sub {I32} {largest}, {_splat(127 + FRACTION)}")
+        largest = maximum(f, largest, exponent)
+    base = f.let(f"sub {I32} {largest}, {splat(127 + FRACTION)}")
     terms = zip([start.significand, *values], [start.exponent, *sums], strict=True)
-    whole = _added(f, [_cut(f, value, exponent, base) for value, exponent in terms])
-    finite = _to_half(f, _scaled(f, whole, largest)) if kind == "f16" else _to_float(f, whole, largest, narrow)
+    cut = [_cut(f, value, exponent, base) for value, exponent in terms]
+    finite = rounded_sum(f, cut, largest, narrow, kind)
     return _unless_special(f, finite, [c, *values])
 
 
 def _cut(f: Fn, value: str, exponent: str, base: str) -> str:
     """value * 2^exponent in units of 2^(E - 25), as an integer."""
-    above = _maximum(f, f.let(f"sub {I32} {exponent}, {base}"), "zeroinitializer")  # far below, 2^-127 or 0: all is lost
-    return f.let(f"fptosi {FLOAT} {f.let(f'fmul {FLOAT} {value}, {_power(f, above)}')} to {I32}")
-
-
-def _added(f: Fn, terms: list[str]) -> str:
-    """The exact sum of integers, in doubles."""
-    parts = []
-    for at in range(0, len(terms), _AT_ONCE):
-        part = terms[at]
-        for term in terms[at + 1 : at + _AT_ONCE]:
-            part = f.let(f"add {I32} {part}, {term}")
-        parts.append(f.let(f"sitofp {I32} {part} to {DOUBLE}"))
-    return _folded(f, parts, lambda x, y: f"fadd {DOUBLE} {x}, {y}")
+    above = maximum(f, f.let(f"sub {I32} {exponent}, {base}"), "zeroinitializer")  # far below, 2^-127 or 0: all is lost
+    return f.let(f"fptosi {FLOAT} {f.let(f'fmul {FLOAT} {value}, {power(f, above)}')} to {I32}")
 
 
 def _folded(f: Fn, values: Sequence[str], text: Callable[[str, str], str]) -> str:
@@ -115,59 +101,9 @@ def _folded(f: Fn, values: Sequence[str], text: Callable[[str, str], str]) -> st
     return total
 
 
-def _scaled(f: Fn, whole: str, largest: str, further: int = 0) -> str:
-    """whole * 2^(largest - 25 + further)."""
-    field = f.let(f"add {I32} {largest}, {_splat(1023 - FRACTION + further)}")
-    bits = f.let(f"shl {I64} {f.let(f'zext {I32} {field} to {I64}')}, splat (i64 52)")
-    return f.let(f"fmul {DOUBLE} {whole}, {f.let(f'bitcast {I64} {bits} to {DOUBLE}')}")
-
-
-def _to_float(f: Fn, whole: str, largest: str, narrow: bool) -> str:
-    """Towards zero. With halves a sum that is less than the least normal number has no bit too many."""
-    if narrow:
-        value = _scaled(f, whole, largest)
-    else:  # in units of the least subnormal
-        units = _scaled(f, whole, largest, further=149)
-        value = f.let(f"call {DOUBLE} @llvm.trunc.v{LANES}f64({DOUBLE} {units})")
-    bits = f.let(f"and {I64} {f.let(f'bitcast {DOUBLE} {value} to {I64}')}, {_KEPT}")
-    cut = f.let(f"bitcast {I64} {bits} to {DOUBLE}")
-    if not narrow:
-        cut = f.let(f"fmul {DOUBLE} {cut}, splat (double 0x36A0000000000000)")
-    return f.let(f"fptrunc {DOUBLE} {cut} to {FLOAT}")
-
-
-def _to_half(f: Fn, value: str) -> str:
-    """The nearest half, as a float, by way of a float that is rounded to odd: 24 bits, the last one set where others
-    are lost (Boldo, Melquiond, "Emulation of FMA and correctly rounded sums", 2008)."""
-    bits = f.let(f"bitcast {DOUBLE} {value} to {I64}")
-    lost = f.let(f"icmp ne {I64} {f.let(f'and {I64} {bits}, {_LOST}')}, zeroinitializer")
-    odd = f.let(f"select <{LANES} x i1> {lost}, {I64} splat (i64 {1 << 29}), {I64} zeroinitializer")
-    kept = f.let(f"or {I64} {f.let(f'and {I64} {bits}, {_KEPT}')}, {odd}")
-    return nearest_half(f, f.let(f"fptrunc {DOUBLE} {f.let(f'bitcast {I64} {kept} to {DOUBLE}')} to {FLOAT}"))
-
-
-def nearest_half(f: Fn, value: str) -> str:
-    """A float rounded to a half, as a float."""
-    half = f.let(f"fptrunc {FLOAT} {value} to <{LANES} x half>")
-    return f.let(f"fpext <{LANES} x half> {half} to {FLOAT}")
-
-
 def _unless_special(f: Fn, finite: str, values: list[str]) -> str:
     """The sum of significands, which is small, has an infinity or NaN if and only if the result is one."""
     total = _folded(f, values, lambda x, y: f"fadd {FLOAT} {x}, {y}")
     size = f.let(f"call {FLOAT} @llvm.fabs.v{LANES}f32({FLOAT} {total})")
     finite_sum = f.let(f"fcmp olt {FLOAT} {size}, splat (float 0x7FF0000000000000)")
     return f.let(f"select <{LANES} x i1> {finite_sum}, {FLOAT} {finite}, {FLOAT} {total}")
-
-
-def _maximum(f: Fn, x: str, y: str) -> str:
-    return f.let(f"call {I32} @llvm.smax.v{LANES}i32({I32} {x}, {I32} {y})")
-
-
-def _power(f: Fn, field: str) -> str:
-    """2^(field - 127) as a float; 0 for a field of 0."""
-    return f.let(f"bitcast {I32} {f.let(f'shl {I32} {field}, {_splat(23)}')} to {FLOAT}")
-
-
-def _splat(value: int) -> str:
-    return f"splat (i32 {value})"

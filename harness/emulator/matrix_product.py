@@ -23,14 +23,18 @@ which a chain of float multiply-adds, with k * 2^-24 * (|c| + sum |a b|), is too
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from harness.emulator.access import Needs
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import LANES
 from harness.emulator.matrix_elements import FLOAT, I32, pack, register_type, unpack, value_type
-from harness.emulator.matrix_fused import fused_sum, nearest_half, split
+from harness.emulator.matrix_fused import fused_sum, split
 from harness.emulator.matrix_layouts import FAMILY, Fragment, Place
+from harness.emulator.matrix_rounding import I16, nearest_half
+from harness.emulator.matrix_usual import factor_field, largest_product, unusual, usual_sum
 
 Places = tuple[Place, ...]  # one for each lane
 
@@ -61,6 +65,16 @@ class Product:
     parts: int = 1
 
     @property
+    def fused(self) -> bool:
+        """Whether tensor cores add floats: of m8n8k4 with halves they do not on sm_90."""
+        return self.d.kind in ("f32", "f16") and not (self.a.kind == "f16" and self.k == 4)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the factors are halves when they are multiplied."""
+        return self.a.kind not in ("bf16", "tf32")
+
+    @property
     def fp8(self) -> bool:
         return FAMILY.get(self.a.kind) == "fp8"
 
@@ -78,20 +92,34 @@ class Product:
         return "f32" if "f32" in (self.c.kind, self.d.kind) else "f16"
 
     @property
+    def operands(self) -> str:
+        """Parameters, or arguments, of a function of this product."""
+        return ", ".join(f"{m.register_type} %{x}{r}" for x, m in zip("abc", (self.a, self.b, self.c), strict=True) for r in range(m.fragment.registers))
+
+    @property
     def result_type(self) -> str:
         return "{ " + ", ".join([self.d.register_type] * self.d.fragment.registers) + " }"
 
 
+Adder = Callable[[Fn, Product, list[str], list[str], list[str]], list[str]]  # elements of A, B and C -> those of D
+
+
 def product_helper(m: Needs, name: str, p: Product) -> str:
-    """(registers of A, of B, of C) -> { registers of D }"""
+    """(registers of A, of B, of C) -> { registers of D }; the sums of matrix_usual.py where they serve, and a second
+    function with those of matrix_fused.py for the rest."""
+    if not p.fused:
+        return _function(p, name, _in_floats if p.a.kind == "f16" else _chained)
+    rest = f"{name}_rest"
+    return _function(p, rest, _fused) + _function(p, name, partial(_usual, rest))
+
+
+def _function(p: Product, name: str, add: Adder) -> str:
     names = {x: [f"%{x}{r}" for r in range(getattr(p, x).fragment.registers)] for x in "abc"}
-    operands = ", ".join(f"{getattr(p, x).register_type} {r}" for x in "abc" for r in names[x])
-    f = Fn(f"define internal {p.result_type} @{name}({operands}) noinline {{")
+    f = Fn(f"define internal {p.result_type} @{name}({p.operands}) noinline {{")
     f("entry:")
     a, b, c = (unpack(f, getattr(p, x).kind, names[x]) for x in "abc")
-    found = accumulate(f, p, a, b, _moved(f, p, c))
     result = "poison"
-    for r, value in enumerate(pack(f, p.d.kind, found)):
+    for r, value in enumerate(pack(f, p.d.kind, add(f, p, a, b, _moved(f, p, c)))):
         result = f.let(f"insertvalue {p.result_type} {result}, {p.d.register_type} {value}, {r}")
     f(f"  ret {p.result_type} {result}")
     return f.text()
@@ -105,19 +133,35 @@ def _moved(f: Fn, p: Product, c: list[str]) -> list[str]:
     return [shuffles.pick(c, p.c.fragment, lanes) for lanes in p.d.fragment.places]
 
 
-def accumulate(f: Fn, p: Product, a: list[str], b: list[str], c: list[str]) -> list[str]:
-    """The elements of D."""
-    if p.d.kind in ("f64", "s32"):
-        return _chained(f, p, a, b, c)
-    if p.a.kind == "f16" and p.k == 4:
-        return _in_floats(f, p, a, b, c)
-    return _fused(f, p, a, b, c)
+def _usual(rest: str, f: Fn, p: Product, a: list[str], b: list[str], c: list[str]) -> list[str]:
+    """The blocks' sums, or what the function `rest` returns."""
+    fields_a, fields_b = ([factor_field(f, x, p.narrow) for x in values] for values in (a, b))
+    fields, values = _Shuffles(f, I16), _Shuffles(f, FLOAT)
+    largest = {
+        (e, n): largest_product(f, [fields.factors(p, fields_a, fields_b, e, k) for k in block])
+        for e in range(len(c))
+        for n, block in enumerate(p.blocks)
+    }
+    _return_if(f, p, unusual(f, [*a, *b], c, list(largest.values()), p.narrow), rest)
+    found = []
+    for e, start in enumerate(c):
+        total = "zeroinitializer" if p.fp8 else start
+        for n, block in enumerate(p.blocks):
+            factors = [values.factors(p, a, b, e, k) for k in block]
+            total = usual_sum(f, factors, largest[e, n], total, p.narrow, p.sum_kind)
+        found.append(_with_start(f, p, total, start) if p.fp8 else total)
+    return found
+
+
+def _return_if(f: Fn, p: Product, condition: str, function: str) -> None:
+    yes, on = f.new_label(), f.new_label()
+    f(f"  br i1 {condition}, label %{yes}, label %{on}, !prof !0\n{yes}:")
+    f(f"  ret {p.result_type} {f.let(f'call {p.result_type} @{function}({p.operands})')}\n{on}:")
 
 
 def _fused(f: Fn, p: Product, a: list[str], b: list[str], c: list[str]) -> list[str]:
     """The blocks' sums, each the accumulator of the next."""
-    narrow = p.a.kind not in ("bf16", "tf32")
-    numbers_a, numbers_b = ([split(f, x, narrow) for x in values] for values in (a, b))
+    numbers_a, numbers_b = ([split(f, x, p.narrow) for x in values] for values in (a, b))
     a, b = ([n.significand for n in numbers] for numbers in (numbers_a, numbers_b))
     of_a, of_b = ([n.exponent for n in numbers] for numbers in (numbers_a, numbers_b))
     significands, exponents = _Shuffles(f, FLOAT), _Shuffles(f, I32)
@@ -126,7 +170,7 @@ def _fused(f: Fn, p: Product, a: list[str], b: list[str], c: list[str]) -> list[
         total = "zeroinitializer" if p.fp8 else start
         for block in p.blocks:
             products = [(significands.factors(p, a, b, e, k), exponents.factors(p, of_a, of_b, e, k)) for k in block]
-            total = fused_sum(f, products, total, narrow, p.sum_kind)
+            total = fused_sum(f, products, total, p.narrow, p.sum_kind)
         found.append(_with_start(f, p, total, start) if p.fp8 else total)
     return found
 
