@@ -154,7 +154,7 @@ def _wmma_mma(lo: Emitter, i: Ins) -> None:
         Matrix(kind, wmma_fragment(shape, matrix, kind)) for matrix, kind in zip("abcd", (a, b, c, d), strict=True)
     )
     name = "_".join(["wmma", shape, *kinds, *(["satfinite"] if saturate else [])])
-    _multiply(lo, i, name, Product(x, y, z, result, shape_of(shape).k, saturate))
+    _multiply(lo, i, name, Product(x, y, z, result, shape_of(shape).k, saturate, parts=2 if a == "tf32" else 1))
 
 
 def _stored(i: Ins) -> tuple[str, memory.Stored]:
