@@ -14,12 +14,13 @@ _EX2 = (1.0000000005541663, 0.6931472057372682, 0.240226468906344, 0.05550328776
         0.0013399931219363259,
         0.00015345812012464277)  # fmt: skip
 _TINY = 1.1754943508222875e-38  # least normal float
+SCALE = 2.0**64
 
 
-def flush(lo: Writer, value: str, kind: str) -> str:
-    """Subnormals to zero of the same sign (.ftz)."""
-    size = lo.call("fabs", kind, value)
-    small = lo.let(f"fcmp olt {lo.T(kind)} {size}, {lo.constant(_TINY, kind)}")
+def flush(lo: Writer, value: str, kind: str, scaled: str = "") -> str:
+    """Subnormals to zero of the same sign (.ftz). scaled: the value times SCALE, where that is what decides."""
+    size = lo.call("fabs", kind, scaled or value)
+    small = lo.let(f"fcmp olt {lo.T(kind)} {size}, {lo.constant(_TINY * (SCALE if scaled else 1), kind)}")
     zero = lo.call("copysign", kind, lo.constant(0.0, kind), value)
     return lo.let(f"select {lo.T('i1')} {small}, {lo.T(kind)} {zero}, {lo.T(kind)} {value}")
 
