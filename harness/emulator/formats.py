@@ -117,7 +117,7 @@ def canonical(lo: Writer, value: str) -> str:
 
 
 def keep_nan(lo: Writer, half: str, value: str, kind: str) -> str:
-    """A 16-bit pattern that `value` was rounded to; where that is a NaN, its sign and the upper bits of its fraction."""
+    """The 16-bit pattern that `value` was rounded to; of a NaN its sign and the upper bits of its fraction."""
     t, h = lo.T("i32"), lo.T("i16")
     bits = lo.let(f"bitcast {lo.T('float')} {value} to {t}")
     high = lo.let(f"trunc {t} {lo.let(f'lshr {t} {bits}, {lo.constant(16, _I32)}')} to {h}")
