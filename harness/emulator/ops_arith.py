@@ -275,6 +275,8 @@ def unary_float(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     mode = _directed(i)
     (a,) = _operands(lo, i, kind)
+    short = "ftz" in i.mods and kind == "double"
+    a = approx.upper_word(lo, a) if short else a
     t, one = lo.T(kind), lo.constant(1.0, kind)
     match i.base:
         case "rcp" if mode:
@@ -291,7 +293,7 @@ def unary_float(lo: Emitter, i: Ins) -> None:
             value = getattr(approx, i.base)(lo, a)
         case _:
             raise UnsupportedPtx(f"instruction {i.op}", i.loc)
-    _finish(lo, i, value, kind)
+    _finish(lo, i, approx.upper_word(lo, value) if short else value, kind)
 
 
 @handles("copysign")
