@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -11,13 +12,16 @@ import pytest
 
 from harness.devices.driver import DriverError
 from tests.fake_driver import FakeDriver
-from tests.gpu import differential_mma, differential_sides, differential_tables
+from tests.gpu import differential, differential_mma, differential_random, differential_sides, differential_tables
 from tests.gpu.differential_children import DIED, ENDLESS, FAULT, RAN, REFUSED, Build, Child, Handler, Reply, Run
 from tests.gpu.differential_mma_model import Model
-from tests.gpu.differential_random import Comparison, batches
+from tests.gpu.differential_random import LOST, Batch, Case, Comparison, Tally, batches
 from tests.gpu.differential_shapes import COLUMNS, ROWS, SHAPES, Shape, decode, encode, fragments, result
 from tests.gpu.differential_sides import emulator, emulator_unoptimised
-from tests.random_ptx.compare import EQUAL
+from tests.random_ptx.build import errors_of
+from tests.random_ptx.compare import DIFFERENT, EQUAL, Difference
+from tests.random_ptx.families import FAMILIES
+from tests.random_ptx.program import inputs, program
 
 
 def _fragile() -> Handler:
@@ -66,9 +70,45 @@ def test_a_difference_is_found_and_a_lost_kernel_does_not_lose_the_rest(tmp_path
         there.close()
     assert tally.counts["integer"] == {"different": 1, EQUAL: 1}
     assert tally.counts["memory"] == {"lost": 1, EQUAL: 1}
-    apart = next(c for c in tally.cases if c["seed"] == 0 and c["family"] == "integer")
-    assert apart["difference"]["first"] ^ apart["difference"]["second"] == 8
-    assert "__global__ void integer_0_" in apart["cuda"]
+    apart = next(c for c in tally.cases if c.seed == 0 and c.family == "integer")
+    assert apart.difference is not None
+    assert apart.difference.first ^ apart.difference.second == 8
+    assert apart.difference.thread == 0
+    differential.write_random(tmp_path, tally)
+    lines = json.loads((tmp_path / "random.json").read_text())["cases"]
+    assert f"{apart.difference.first:#x} and {apart.difference.second:#x}" in lines[0]
+    full = (tmp_path / "random.txt").read_text()
+    assert "__global__ void integer_0_" in full
+    assert " ".join(f"{int(w):#x}" for w in inputs(program("integer", 0), apart.launch).words[:16]) in full
+
+
+def test_a_program_that_is_not_built_does_not_lose_its_batch(tmp_path: Path) -> None:
+    class Picky(Child):
+        def call(self, request: object, seconds: float) -> Reply:
+            if isinstance(request, Build) and 2 in request.seeds:
+                return Reply(FAULT, "kernel.cu(7): error: program 2")
+            return Reply(RAN)
+
+    child = Picky(_fragile)
+    tally = Comparison([child], child, tmp_path, time.monotonic() + 300)
+    tally._compare = lambda child, batch, stem, p: tally.tally.add(batch, p.seed, differential_random.Verdict(EQUAL))  # type: ignore[method-assign]
+    assert tally.run([Batch("warp", range(5), "full", True)]).counts["warp"] == {EQUAL: 4, LOST: 1}
+    assert "program 2" in tally.tally.cases[0].line()
+
+
+def test_what_is_written_stays_small(tmp_path: Path) -> None:
+    tally = Tally()
+    apart = Difference(DIFFERENT, "out", "[7]: thread 0 of block 0, u32_0", 1, 2, 3, 0)
+    for family in FAMILIES:
+        tally.cases += [Case(family, seed, "full", True, DIFFERENT, 0, "log " * 10_000, apart) for seed in range(400)]
+    differential.write_random(tmp_path, tally)
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2_000_000
+
+
+def test_of_a_compilers_log_the_errors_are_reported() -> None:
+    log = "k.cu(1): warning #177-D: unused\n  int x;\n      ^\nk.cu(9): error: no such thing\n  y = z;\n      ^\n\nRemark: something"
+    assert errors_of(log) == "k.cu(9): error: no such thing\n  y = z;\n      ^"
+    assert errors_of("it went away") == "it went away"
 
 
 def test_the_card_side_uploads_launches_and_downloads(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
@@ -131,8 +132,8 @@ def _half_rows() -> list[Row]:
     for kind in HALVES:
         for mode in ("rn", *DIRECTED):
             for source in ("f32", "f64"):
-                rows += [Row(f"cvt.{mode}.{kind}.{source}", "b16", (source,), lambda a, k=kind, m=mode: Bits(narrow.half_pattern(a, k, m)))]
-            for source in INTEGERS:
+                rows += [Row(f"cvt.{mode}.{kind}.{source}", "b16", (source,), partial(_to_half, source=source, kind=kind, mode=mode))]
+            for source in INTEGERS if kind == "f16" else INTEGERS[2:]:  # bf16 knows no integers of 8 bits
                 rows += [Row(f"cvt.{mode}.{kind}.{source}", "b16", (source,), lambda a, k=kind, m=mode: Bits(narrow.half_pattern(Fraction(a), k, m)))]
         for other in HALVES:
             modes = ("rni", "rzi", "rmi", "rpi") if other == kind else ("rn", *DIRECTED)
@@ -145,9 +146,18 @@ def _half_rows() -> list[Row]:
                 rows += [Row(f"{name}x2.f32", "b32", ("f32", "f32"), lambda a, b, f=one: Bits(f(a) << 16 | f(b)))]
             pair = partial(_limited, kind=kind, mode=mode)
             rows += [Row(f"cvt.{mode}.{kind}x2.f32", "b32", ("f32", "f32"), lambda a, b, f=pair: Bits(f(a) << 16 | f(b)))]
-        rows += [Row(f"cvt.sat.{kind}.{kind}", "b16", ("b16",), _between_halves(kind, kind, "sat"))]
-        rows += [Row(f"cvt.rn.sat.{kind}.f32", "b16", ("f32",), lambda a, k=kind: Bits(narrow.half_pattern(_unit(a), k)))]
+    rows += [Row("cvt.sat.f16.f16", "b16", ("b16",), _between_halves("f16", "f16", "sat"))]
+    rows += [Row("cvt.rn.sat.f16.f32", "b16", ("f32",), lambda a: Bits(narrow.half_pattern(_unit(a), "f16")))]
     return rows
+
+
+def _to_half(a: float, source: str, kind: str, mode: str) -> Bits:
+    """Of a double that is a NaN the upper bits are kept, made quiet (F2F); of a float they are not."""
+    if source == "f64" and math.isnan(a):
+        bits = int(struct.unpack("<Q", struct.pack("<d", a))[0])
+        form = {"f16": 0x7E00 | bits >> 42 & 0x3FF, "bf16": 0x7FC0 | bits >> 45 & 0x7F}[kind]
+        return Bits(bits >> 48 & 0x8000 | form)
+    return Bits(narrow.half_pattern(a, kind, mode))
 
 
 def _unit(a: float) -> float:
@@ -172,7 +182,7 @@ def _between_halves(target: str, source: str, mode: str) -> Callable[[int], Bits
 
 def _from_bfloat_rows() -> list[Row]:
     rows = [Row(f"cvt.{kind}.bf16", kind, ("b16",), lambda a: narrow.half_value(a, "bf16")) for kind in ("f32", "f64")]
-    for target in INTEGERS:
+    for target in INTEGERS[2:]:
         for mode in ("rni", "rzi", "rmi", "rpi"):
             model = _to_integer(target, "bf16", mode)
             rows += [Row(f"cvt.{mode}.{target}.bf16", _register(target), ("b16",), lambda a, f=model: f(narrow.half_value(a, "bf16")))]
@@ -195,12 +205,23 @@ def _eight_bit_rows() -> list[Row]:
 
 def _tf32_rows() -> list[Row]:
     rows = []
-    for mode, more in (("rna", ()), ("rna", ("satfinite",)), ("rn", ()), ("rz", ()), ("rn", ("relu",)), ("rn", ("satfinite", "relu"))):
-        def model(a: float, m: str = mode, relu: bool = "relu" in more, finite: bool = "satfinite" in more) -> Bits:
-            return Bits(narrow.tf32_pattern(narrow.limited(a, "tf32", relu, finite), m))
+    for mode, relu in (("rn", False), ("rz", False), ("rn", True), ("rz", True)):
+        def model(a: float, m: str = mode, relu: bool = relu) -> Bits:
+            return Bits(narrow.tf32_pattern(narrow.limited(a, "tf32", relu), m))
 
-        rows.append(Row(".".join(["cvt", mode, *more, "tf32", "f32"]), "b32", ("f32",), model))
+        rows.append(Row(f"cvt.{mode}{'.relu' * relu}.tf32.f32", "b32", ("f32",), model))
+    for finite in (False, True):
+        text = f"{{ .reg .f32 %x; mov.b32 %x, {{a}}; cvt.rna{'.satfinite' * finite}.tf32.f32 {{d}}, %x; }}"
+        rows.append(Row(text, "b32", ("b32",), partial(_away, finite=finite)))
     return rows
+
+
+def _away(a: int, finite: bool) -> Bits:
+    """.rna of a float's bits. A NaN is cut off, which may leave infinity; .satfinite takes one unit from both."""
+    if a & 0x7FFFFFFF <= 0x7F800000:
+        value = struct.unpack("<f", struct.pack("<I", a))[0]
+        return Bits(narrow.tf32_pattern(narrow.limited(value, "tf32", finite=finite), "rna"))
+    return Bits((a & -0x2000) - 0x2000 * finite)
 
 
 TABLES = {

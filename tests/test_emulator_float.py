@@ -73,7 +73,7 @@ _TESTS = {
     "infinite": lambda a, least: math.isinf(a),
     "number": lambda a, least: not math.isnan(a),
     "notanumber": lambda a, least: math.isnan(a),
-    "normal": lambda a, least: math.isfinite(a) and abs(a) >= least,
+    "normal": lambda a, least: a == 0 or (math.isfinite(a) and abs(a) >= least),
     "subnormal": lambda a, least: 0 < abs(a) < least,
 }
 
@@ -104,14 +104,33 @@ def _directed_double(op: str, count: int, model: Callable[..., float]) -> list[R
     ]
 
 
+exact.FORMATS["endless"] = (24, -1000, 127)  # what the cards round to before they flush: f32 with no least exponent
+
+
+def _at_the_least_normal() -> list[Row]:
+    """Factors and quotients just below it, which as subnormals would round up to it."""
+    rows = []
+    for mode in MODES:
+        rows += [
+            Row(f"mul.{mode}.ftz.f32 {{d}}, {{a}}, 0f3F7FFFFF", "f32", ("f32",),
+                lambda a, m=mode: exact.flush(exact.mul(exact.flush(a), 1 - 2.0**-24, "endless", m))),
+            Row(f"fma.{mode}.ftz.f32 {{d}}, 0f3F7FFFFF, {{a}}, 0f80000000", "f32", ("f32",),
+                lambda a, m=mode: exact.flush(exact.fma(exact.flush(a), 1 - 2.0**-24, -0.0, "endless", m))),
+            Row(f"div.{mode}.ftz.f32 {{d}}, {{a}}, 0f7F000000", "f32", ("f32",),
+                lambda a, m=mode: exact.flush(exact.div(exact.flush(a), 2.0**127, "endless", m))),
+        ]  # fmt: skip
+    return rows
+
+
 def _flushed(kind: str = "f32") -> list[Row]:
-    f = exact.flush
+    f, endless = exact.flush, "endless"
     two = (kind, kind)
     return [
+        *_at_the_least_normal(),
         Row("add.ftz.f32", kind, two, lambda a, b: f(exact.add(f(a), f(b), kind))),
-        Row("mul.rn.ftz.f32", kind, two, lambda a, b: f(exact.mul(f(a), f(b), kind))),
-        Row("fma.rn.ftz.f32", kind, (kind,) * 3, lambda a, b, c: f(exact.fma(f(a), f(b), f(c), kind))),
-        Row("div.rn.ftz.f32", kind, two, lambda a, b: f(exact.div(f(a), f(b), kind))),
+        Row("mul.rn.ftz.f32", kind, two, lambda a, b: f(exact.mul(f(a), f(b), endless))),
+        Row("fma.rn.ftz.f32", kind, (kind,) * 3, lambda a, b, c: f(exact.fma(f(a), f(b), f(c), endless))),
+        Row("div.rn.ftz.f32", kind, two, lambda a, b: f(exact.div(f(a), f(b), endless))),
         Row("rcp.rn.ftz.f32", kind, (kind,), lambda a: f(exact.div(1.0, f(a), kind))),
         Row("sqrt.rn.ftz.f32", kind, (kind,), lambda a: f(exact.sqrt(f(a), kind))),
         Row("min.ftz.f32", kind, two, lambda a, b: _minimum(f(a), f(b))),

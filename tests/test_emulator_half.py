@@ -71,8 +71,8 @@ def _flushed_models() -> dict[str, tuple[int, Model]]:
 
 
 def _half(value: float, kind: str, op: str, operand: int) -> int:
-    """The result's pattern: a NaN's is the canonical one, but neg and abs only touch the sign."""
-    if op in ("neg", "abs"):
+    """The result's pattern: a NaN's is the canonical one; neg and abs touch nothing but the sign of a number."""
+    if op in ("neg", "abs") and not math.isnan(value):
         return operand ^ 0x8000 if op == "neg" else operand & 0x7FFF
     return narrow.half_pattern(value, kind)
 

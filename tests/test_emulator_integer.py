@@ -27,7 +27,8 @@ def _quotient(a: int, b: int) -> int:
 
 
 def _remainder(a: int, b: int) -> int:
-    return a if b == 0 else a - b * _quotient(a, b)
+    """All ones for a division by zero, as the cards do."""
+    return -1 if b == 0 else a - b * _quotient(a, b)
 
 
 def _shift_left(bits: int) -> Model:
@@ -56,11 +57,16 @@ def _reverse(bits: int) -> Model:
     return lambda a: int(f"{a:0{bits}b}"[::-1], 2)
 
 
+def _place(bits: int, value: int) -> int:
+    """A position or length of bfe and bfi: of words the low byte counts, of 64 bits ptxas takes all of it."""
+    return value & 255 if bits == 32 else min(value, 255)
+
+
 def _extract(bits: int, signed: bool) -> Model:
     """bfe, bit by bit as the PTX ISA spells it."""
 
     def extract(a: int, start: int, length: int) -> int:
-        start, length = start & 255, length & 255
+        start, length = _place(bits, start), _place(bits, length)
         pattern = a & ((1 << bits) - 1)
         top = bits - 1
         sign = 0 if not signed or length == 0 else pattern >> min(start + length - 1, top) & 1
@@ -71,7 +77,7 @@ def _extract(bits: int, signed: bool) -> Model:
 
 def _insert(bits: int) -> Model:
     def insert(a: int, b: int, start: int, length: int) -> int:
-        start, length = start & 255, length & 255
+        start, length = _place(bits, start), _place(bits, length)
         for k in range(length):
             if start + k < bits:
                 b = b & ~(1 << (start + k)) | (a >> k & 1) << (start + k) if k < bits else b & ~(1 << (start + k))
@@ -166,8 +172,10 @@ def _extend(signed: bool, clamp: bool) -> Model:
 
 
 def _nth_bit(mask: int, base: int, n: int) -> int:
-    """fns, as the PTX ISA spells it."""
+    """fns, as the PTX ISA spells it; for the least n, of which it has no absolute value, what the cards give."""
     base &= 31
+    if n == -(1 << 31):
+        return 0
     if n == 0:
         return base if mask >> base & 1 else -1
     count, step = abs(n), 1 if n > 0 else -1

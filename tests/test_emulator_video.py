@@ -29,6 +29,8 @@ def _video(name: str, parts: int, kinds: tuple[str, str, str], mods: tuple[str, 
 
     def saturated(value: int) -> int:
         low, high = (-(1 << width - 1), (1 << width - 1) - 1) if kinds[0] == "s32" else (0, (1 << width) - 1)
+        if kinds[0] == "u32" and parts == 1:  # as ptxas has it for sm_90: what is too large wraps
+            high = value
         return min(max(value, low), high) if "sat" in mods else value
 
     def model(a: int, b: int, c: int) -> int:
@@ -36,9 +38,11 @@ def _video(name: str, parts: int, kinds: tuple[str, str, str], mods: tuple[str, 
         if "add" in mods:
             return c + sum(found)
         if {"min", "max"} & set(mods):
-            pick = min if "min" in mods else max
-            values = (found[0], c) if kinds[0] == "s32" else (found[0] & 0xFFFFFFFF, c & 0xFFFFFFFF)
-            return pick(signed(v, 32) for v in values) if kinds[0] == "s32" else pick(values)
+            pick: Model = min if "min" in mods else max
+            value = signed(found[0], 32) if name in ("vadd", "vsub") else found[0]
+            if kinds[0] == "u32":  # as ptxas has it for sm_90: compared in 64 bits
+                return int(pick(value & (1 << 64) - 1, c & 0xFFFFFFFF)) & 0xFFFFFFFF
+            return int(pick(value, signed(c, 32)))
         return sum((v & ((1 << width) - 1)) << width * k for k, v in enumerate(found))
 
     return model

@@ -18,7 +18,9 @@ from tests.emulator_kit import program_of, run
 from tests.random_ptx.build import compile_text
 from tests.random_ptx.compare import PAYLOAD, difference
 from tests.random_ptx.families import FAMILIES
-from tests.random_ptx.program import BLOCKS, THREADS, Program, inputs, module, program
+from tests.random_ptx.operations import CONVERTING, FLOATING, HALVES, INTEGERS
+from tests.random_ptx.program import BLOCKS, THREADS, Program, inputs, module, prelude, program
+from tests.random_ptx.types import C
 
 FIRST, LAST = (int(n) for n in os.environ.get("JUDGE_FUZZ_PTX", "0:14").split(":"))
 ENOUGH = 3 if (FIRST, LAST) == (0, 14) else LAST - FIRST  # programs of a family that are run
@@ -88,3 +90,19 @@ def test_only_patterns_of_nans_are_told_apart(kind: str, a: int, b: int, same: b
     apart = difference(p, _one_word(a), _one_word(b))
     assert apart is not None
     assert (apart.kind == PAYLOAD) == same
+
+
+_TYPES = """template<class A, class B> struct same { static constexpr bool value = false; };
+template<class A> struct same<A, A> { static constexpr bool value = true; };
+template<class A> __device__ A some();
+"""
+
+
+def test_every_operation_gives_the_type_that_it_names() -> None:
+    """Else overloaded functions do not know which one is meant, and whole modules are lost."""
+    lines = []
+    for o in (*INTEGERS, *FLOATING, *HALVES, *CONVERTING):
+        text = o(*(f"some<{C[k]}>()" for k in o.operands))
+        if o.result != "p":
+            lines.append(f'static_assert(same<decltype({text}), {C[o.result]}>::value, "{o.result}: {o.text}");')
+    compile_text(prelude() + _TYPES + "\n".join(lines), "full")

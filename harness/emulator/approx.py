@@ -1,8 +1,9 @@
 """The approximate functions of PTX (ex2, lg2, sin, cos, tanh, rsqrt .approx.f32) as polynomials in LLVM IR.
 
-The hardware uses tables; bits differ, errors are within what the PTX ISA documents: ex2 2 ulp, lg2 2^-22
-relative (absolute near 1), sin and cos 2^-20.5 absolute in [-pi, pi], tanh 2^-11 relative. Coefficients: ex2 and lg2
-are minimax fits made with Remez exchange (tests/test_emulator_approx.py measures the error against float64).
+The hardware uses tables; bits differ, errors are within what the PTX ISA documents: ex2 2 ulp of the correctly rounded
+result, lg2 2^-22 relative (absolute in (0.5, 2)), sin and cos 2^-20.5 absolute in [-2 pi, 2 pi] and 2^-14.7 in
+[-100 pi, 100 pi], tanh 2^-11 relative. Coefficients: ex2 and lg2 are minimax fits made with Remez exchange
+(tests/test_emulator_approx.py measures the error against float64).
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from harness.emulator.types import Writer
 _EX2 = (1.0000000005541663, 0.6931472057372682, 0.240226468906344, 0.055503287769647074, 0.009618488957082073,
         0.0013399931219363259,
         0.00015345812012464277)  # fmt: skip
-_TINY = 1.1754943508222875e-38  # least normal float
+_TINY = 2.0**-126  # least normal float
+_LEAST = {"float": _TINY, "double": 2.0**-1022}
+SCALE = 2.0**64
 
 
-def flush(lo: Writer, value: str, kind: str) -> str:
-    """Subnormals to zero of the same sign (.ftz)."""
-    size = lo.call("fabs", kind, value)
-    small = lo.let(f"fcmp olt {lo.T(kind)} {size}, {lo.constant(_TINY, kind)}")
+def flush(lo: Writer, value: str, kind: str, scaled: str = "") -> str:
+    """Subnormals to zero of the same sign (.ftz). scaled: the value times SCALE, where that is what decides."""
+    size = lo.call("fabs", kind, scaled or value)
+    small = lo.let(f"fcmp olt {lo.T(kind)} {size}, {lo.constant(_LEAST[kind] * (SCALE if scaled else 1), kind)}")
     zero = lo.call("copysign", kind, lo.constant(0.0, kind), value)
     return lo.let(f"select {lo.T('i1')} {small}, {lo.T(kind)} {zero}, {lo.T(kind)} {value}")
 
@@ -134,7 +137,8 @@ def _circle(lo: Writer, x: str, advance: int) -> str:
 
 
 def sin(lo: Writer, x: str) -> str:
-    return _circle(lo, x, 0)
+    zero = lo.let(f"fcmp oeq {lo.T('float')} {x}, {lo.constant(0.0, 'float')}")  # which keeps its sign
+    return lo.let(f"select {lo.T('i1')} {zero}, {lo.T('float')} {x}, {lo.T('float')} {_circle(lo, x, 0)}")
 
 
 def cos(lo: Writer, x: str) -> str:
@@ -164,3 +168,10 @@ def rsqrt(lo: Writer, x: str) -> str:
 
 
 _DOUBLE = "double"
+
+
+def upper_word(lo: Writer, value: str) -> str:
+    """A double without the lower half of its bits: rcp and rsqrt.approx.ftz.f64 read and give no more (PTX ISA)."""
+    d, t = lo.T("double"), lo.T("i64")
+    bits = lo.let(f"and {t} {lo.let(f'bitcast {d} {value} to {t}')}, {lo.constant(-1 << 32, 'i64')}")
+    return flush(lo, lo.let(f"bitcast {t} {bits} to {d}"), "double")

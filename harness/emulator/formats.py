@@ -1,6 +1,7 @@
 """The narrow float formats (f16, bf16, e4m3, e5m2, tf32) to and from float, bit for bit as the PTX ISA has them.
 
-A NaN comes out as the format's canonical one (PTX ISA, cvt: 0x7FFF, 0x7F, tf32 0x7FFFFFFF). Every function takes and
+A NaN comes out as the format's canonical one (PTX ISA, cvt: 0x7FFF, 0x7F; tf32 0x7FFFE000), but from a double and by
+cvt.rna.tf32, where cards keep more of it. Every function takes and
 returns integers of the format's bits (i16; i8 values in an i16; i32 for tf32), scalars or vectors as the writer says.
 """
 
@@ -22,7 +23,7 @@ class Narrow:
 
 
 EIGHT_BITS = {"e4m3x2": Narrow(3, 7, 448.0), "e5m2x2": Narrow(2, 15, 57344.0)}
-LARGEST = {"f16": 65504.0, "bf16": 3.3895313892515355e38, "tf32": 3.4011621342146535e38}
+LARGEST = {"f16": 65504.0, "bf16": 3.3895313892515355e38}
 
 
 def is_nan(lo: Writer, value: str) -> str:
@@ -77,14 +78,54 @@ _I32 = "i32"
 
 
 def to_tf32(lo: Writer, value: str, mode: str) -> str:
-    """A float rounded to 10 bits of fraction, as its 32 bits; `mode` "", rz, or rna: ties away from zero."""
-    t, lost = lo.T("i32"), 13
+    """A float rounded to 10 bits of fraction, as its 32 bits; `mode` "" or rz."""
+    t = lo.T("i32")
     bits = lo.let(f"bitcast {lo.T('float')} {value} to {t}")
     if mode != "rz":
-        bump = lo.constant(1 << lost - 1, _I32) if mode == "rna" else _bump(lo, bits, "", lost)
-        bits = lo.let(f"add {t} {bits}, {bump}")
-    bits = lo.let(f"and {t} {bits}, {lo.constant(-1 << lost, _I32)}")
-    return lo.let(f"select {lo.T('i1')} {is_nan(lo, value)}, {t} {lo.constant(0x7FFFFFFF, _I32)}, {t} {bits}")
+        bits = lo.let(f"add {t} {bits}, {_bump(lo, bits, '', _TF32_LOST)}")
+    bits = lo.let(f"and {t} {bits}, {lo.constant(-1 << _TF32_LOST, _I32)}")
+    return lo.let(f"select {lo.T('i1')} {is_nan(lo, value)}, {t} {lo.constant(0x7FFFE000, _I32)}, {t} {bits}")
+
+
+_TF32_LOST = 13  # bits of a float's fraction
+
+
+def to_tf32_away(lo: Writer, value: str, finite: bool) -> str:
+    """The same with ties away from zero (.rna), step by step what ptxas makes of it for sm_90: half a unit is added to
+    finite numbers, the bits are cut off, and with .satfinite infinity, and a NaN too, become the pattern before."""
+    t = lo.T("i32")
+    bits = lo.let(f"bitcast {lo.T('float')} {value} to {t}")
+    half = lo.let(f"add {t} {bits}, {lo.constant(1 << _TF32_LOST - 1, _I32)}")
+    bits = lo.let(f"select {lo.T('i1')} {_is_finite(lo, bits)}, {t} {half}, {t} {bits}")
+    bits = lo.let(f"and {t} {bits}, {lo.constant(-1 << _TF32_LOST, _I32)}")
+    if not finite:
+        return bits
+    before = lo.let(f"sub {t} {bits}, {lo.constant(1 << _TF32_LOST, _I32)}")
+    return lo.let(f"select {lo.T('i1')} {_is_finite(lo, bits)}, {t} {bits}, {t} {before}")
+
+
+def _is_finite(lo: Writer, bits: str) -> str:
+    size = lo.let(f"and {lo.T('i32')} {bits}, {lo.constant(0x7FFFFFFF, _I32)}")
+    return lo.let(f"icmp ult {lo.T('i32')} {size}, {lo.constant(0x7F800000, _I32)}")
+
+
+def canonical(lo: Writer, value: str) -> str:
+    """A float; for any NaN the one that the cards compute."""
+    t = lo.T("float")
+    nan = lo.let(f"bitcast {lo.T('i32')} {lo.constant(0x7FFFFFFF, _I32)} to {t}")
+    return lo.let(f"select {lo.T('i1')} {is_nan(lo, value)}, {t} {nan}, {t} {value}")
+
+
+def keep_nan(lo: Writer, half: str, value: str, kind: str) -> str:
+    """The 16-bit pattern that `value` was rounded to; of a NaN its sign and the upper bits of its fraction."""
+    t, h = lo.T("i32"), lo.T("i16")
+    bits = lo.let(f"bitcast {lo.T('float')} {value} to {t}")
+    high = lo.let(f"trunc {t} {lo.let(f'lshr {t} {bits}, {lo.constant(16, _I32)}')} to {h}")
+    if kind == "f16":
+        low = lo.let(f"trunc {t} {lo.let(f'lshr {t} {bits}, {lo.constant(13, _I32)}')} to {h}")
+        low = lo.let(f"or {h} {lo.let(f'and {h} {low}, {lo.constant(0x3FF, _I16)}')}, {lo.constant(0x7C00, _I16)}")
+        high = lo.let(f"or {h} {lo.let(f'and {h} {high}, {lo.constant(-0x8000, _I16)}')}, {low}")
+    return lo.let(f"select {lo.T('i1')} {is_nan(lo, value)}, {h} {high}, {h} {half}")
 
 
 def clamp_finite(lo: Writer, value: str, largest: float) -> str:

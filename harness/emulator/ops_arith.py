@@ -7,9 +7,10 @@ Approximate functions are polynomials of our own (approx.py), within the error t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from harness.emulator import approx, rounding
+from harness.emulator import approx, nans, rounding
 from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.ops_limbs import with_carry
@@ -41,16 +42,25 @@ def _operands(lo: Emitter, i: Ins, kind: str) -> list[str]:
     return [approx.flush(lo, v, kind) for v in values] if "ftz" in i.mods and kind == "float" else values
 
 
-def _finish(lo: Emitter, i: Ins, value: str, kind: str) -> None:
-    """Modifiers of the result, then define it."""
+def _finish(lo: Emitter, i: Ins, value: str, kind: str, scaled: str = "") -> None:
+    """Modifiers of the result, then define it. scaled: see _scaled."""
     if "ftz" in i.mods and kind == "float":
-        value = approx.flush(lo, value, kind)
+        value = approx.flush(lo, value, kind, scaled)
     if "sat" in i.mods and kind in ("float", "double"):
         value = approx.saturate(lo, value, kind)
     lo.put(i.args[0], value, kind)
 
 
-_INT_BINARY = {"add": "add", "sub": "sub", "and": "and", "or": "or", "xor": "xor"}
+def _scaled(lo: Emitter, i: Ins, kind: str, result: Callable[..., str], *factors: str) -> str:
+    """The result of scaled factors, by which the card flushes (.ftz): it rounds to 24 bits as if exponents had no end,
+    and flushes what is then below the least normal, though as a subnormal, with fewer bits, it would round up to that.
+    Where a factor overflows by its scale, the result is far from subnormal."""
+    if kind != "float" or "ftz" not in i.mods or {"approx", "full"} & set(i.mods):
+        return ""
+    scale = lo.constant(approx.SCALE, kind)
+    return result(*(lo.let(f"fmul {lo.T(kind)} {f}, {scale}") for f in factors))
+
+
 _FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 
 
@@ -60,14 +70,16 @@ def add_sub(lo: Emitter, i: Ins) -> None:
     if i.mods[-1] in _FLOATS:
         if mode := _directed(i):
             a, b = _operands(lo, i, kind)
-            b = lo.let(f"fneg {lo.T(kind)} {b}") if i.base == "sub" else b
-            _finish(lo, i, rounding.fused(lo, mode, a, lo.constant(1.0, kind), b, kind), kind)
+            term = lo.let(f"fneg {lo.T(kind)} {b}") if i.base == "sub" else b
+            value = rounding.fused(lo, mode, a, lo.constant(1.0, kind), term, kind)
+            _finish(lo, i, nans.directed(lo, value, kind, a, b), kind)
             return
         if "rn" not in i.mods and (fused := _contract(lo, i, kind)):
             _finish(lo, i, fused, kind)
             return
         a, b = _operands(lo, i, kind)
-        _finish(lo, i, lo.let(f"{_FLOAT_BINARY[i.base]} {lo.T(kind)} {a}, {b}"), kind)
+        value = lo.let(f"{_FLOAT_BINARY[i.base]} {lo.T(kind)} {a}, {b}")
+        _finish(lo, i, nans.operands(lo, value, kind, b), kind)
         return
     a, b = _operands(lo, i, kind)
     if "cc" in i.mods:
@@ -94,7 +106,7 @@ def _contract(lo: Emitter, i: Ins, kind: str) -> str:
         elif i.base == "sub":
             other = lo.let(f"fneg {lo.T(kind)} {other}")
         lo.census.fuse(lo.block_number)
-        return lo.call("fma", kind, x, y, other)
+        return nans.operands(lo, lo.call("fma", kind, x, y, other), kind, other, y)
     return ""
 
 
@@ -104,18 +116,14 @@ def mul(lo: Emitter, i: Ins) -> None:
     if i.mods[-1] in _FLOATS:
         mode = _directed(i)
         a, b = _operands(lo, i, kind)
-        if mode:
-            _finish(lo, i, rounding.product(lo, mode, a, b, kind), kind)
-            return
-        value = lo.let(f"fmul {lo.T(kind)} {a}, {b}")
-        _finish(lo, i, value, kind)
-        if (
-            "rn" not in i.mods
-            and "sat" not in i.mods
-            and "ftz" not in i.mods
-            and isinstance(i.args[0], Reg)
-            and not i.pred
-        ):
+
+        def product(x: str) -> str:
+            return rounding.product(lo, mode, x, b, kind) if mode else lo.let(f"fmul {lo.T(kind)} {x}, {b}")
+
+        value = nans.directed(lo, product(a), kind, a, b) if mode else nans.operands(lo, product(a), kind, b)
+        _finish(lo, i, value, kind, _scaled(lo, i, kind, product, a))
+        loose = not mode and not {"rn", "sat", "ftz"} & set(i.mods)
+        if loose and isinstance(i.args[0], Reg) and not i.pred:
             lo.products[i.args[0].name] = (a, b, lo.vec)
         return
     value, wide = _product(lo, i, kind)
@@ -165,8 +173,12 @@ def fma(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     mode = _directed(i)
     a, b, c = _operands(lo, i, kind)
-    value = rounding.fused(lo, mode, a, b, c, kind) if mode else lo.call("fma", kind, a, b, c)
-    _finish(lo, i, value, kind)
+
+    def fused(x: str, z: str) -> str:
+        return rounding.fused(lo, mode, x, b, z, kind) if mode else lo.call("fma", kind, x, b, z)
+
+    value = nans.directed(lo, fused(a, c), kind, a, c, b) if mode else nans.operands(lo, fused(a, c), kind, c, b)
+    _finish(lo, i, value, kind, _scaled(lo, i, kind, fused, a, c))
 
 
 @handles("div")
@@ -175,20 +187,25 @@ def div(lo: Emitter, i: Ins) -> None:
     if i.mods[-1] in _FLOATS:
         mode = _directed(i)
         a, b = _operands(lo, i, kind)
-        _finish(lo, i, rounding.quotient(lo, mode, a, b, kind) if mode else lo.let(f"fdiv {lo.T(kind)} {a}, {b}"), kind)
+
+        def quotient(x: str) -> str:
+            return rounding.quotient(lo, mode, x, b, kind) if mode else lo.let(f"fdiv {lo.T(kind)} {x}, {b}")
+
+        _finish(lo, i, quotient(a), kind, _scaled(lo, i, kind, quotient, a))
         return
     lo.put(i.args[0], _quotient(lo, i, kind), kind)
 
 
 @handles("rem")
 def rem(lo: Emitter, i: Ins) -> None:
+    """By zero it gives all ones, as NVIDIA's cards do."""
     kind = _kind(i)
     a, b = lo.get(i.args[1], kind), lo.get(i.args[2], kind)
     product = lo.let(f"mul {lo.T(kind)} {_quotient(lo, i, kind)}, {b}")
     value = lo.let(f"sub {lo.T(kind)} {a}, {product}")
-    if not isinstance(i.args[2], Imm):  # x % 0 is x on the card; the quotient of -1s would give x + 0
+    if not isinstance(i.args[2], Imm) or i.args[2].value == 0:
         zero = lo.let(f"icmp eq {lo.T(kind)} {b}, {lo.constant(0, kind)}")
-        value = lo.let(f"select {lo.T('i1')} {zero}, {lo.T(kind)} {a}, {lo.T(kind)} {value}")
+        value = lo.let(f"select {lo.T('i1')} {zero}, {lo.T(kind)} {lo.constant(-1, kind)}, {lo.T(kind)} {value}")
     lo.put(i.args[0], value, kind)
 
 
@@ -223,7 +240,8 @@ def abs_neg(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     (a,) = _operands(lo, i, kind)
     if i.mods[-1] in _FLOATS:
-        _finish(lo, i, lo.call("fabs", kind, a) if i.base == "abs" else lo.let(f"fneg {lo.T(kind)} {a}"), kind)
+        value = lo.call("fabs", kind, a) if i.base == "abs" else lo.let(f"fneg {lo.T(kind)} {a}")
+        _finish(lo, i, nans.operands(lo, value, kind, a), kind)
         return
     negative = lo.let(f"sub {lo.T(kind)} {lo.constant(0, kind)}, {a}")
     if i.base == "abs":
@@ -242,7 +260,7 @@ def min_max(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     values = _operands(lo, i, kind)
     if i.mods[-1] in _FLOATS:
-        _finish(lo, i, extreme(lo, i, values, kind), kind)
+        _finish(lo, i, nans.instead(lo, extreme(lo, i, values, kind), kind, values[-1]), kind)
         return
     name = ("s" if i.mods[-1][0] == "s" else "u") + i.base
     value = values[0]
@@ -258,6 +276,8 @@ def unary_float(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     mode = _directed(i)
     (a,) = _operands(lo, i, kind)
+    short = "ftz" in i.mods and kind == "double"
+    a = approx.upper_word(lo, a) if short else a
     t, one = lo.T(kind), lo.constant(1.0, kind)
     match i.base:
         case "rcp" if mode:
@@ -274,7 +294,7 @@ def unary_float(lo: Emitter, i: Ins) -> None:
             value = getattr(approx, i.base)(lo, a)
         case _:
             raise UnsupportedPtx(f"instruction {i.op}", i.loc)
-    _finish(lo, i, value, kind)
+    _finish(lo, i, approx.upper_word(lo, value) if short else value, kind)
 
 
 @handles("copysign")
@@ -304,7 +324,11 @@ def testp(lo: Emitter, i: Ins) -> None:
         if test == "subnormal"
         else f"fcmp olt {t} {value}, {infinity}"
     )
-    lo.put(i.args[0], lo.let(f"and {lo.T('i1')} {below}, {bound}"), "i1")
+    found = lo.let(f"and {lo.T('i1')} {below}, {bound}")
+    if test == "normal":  # PTX ISA, testp: zeros count as normal numbers
+        zero = lo.let(f"fcmp oeq {t} {value}, {lo.constant(0.0, kind)}")
+        found = lo.let(f"or {lo.T('i1')} {found}, {zero}")
+    lo.put(i.args[0], found, "i1")
 
 
 # -- comparison and selection

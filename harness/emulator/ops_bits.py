@@ -140,8 +140,7 @@ def bfe(lo: Emitter, i: Ins) -> None:
     kind = _kind(i)
     bits, t, signed = BITS[kind], lo.T(kind), i.mods[-1][0] == "s"
     a = lo.get(i.args[1], kind)
-    start, length = (_byte(lo, o, kind) for o in i.args[2:4])
-    start, length = (lo.call("umin", kind, v, lo.constant(bits, kind)) for v in (start, length))
+    start, length = (_position(lo, o, kind) for o in i.args[2:4])
     # In double width nothing is shifted out of range: extend, move the field to the top, and back down.
     wide = f"i{2 * bits}"
     tw = lo.T(wide)
@@ -156,10 +155,12 @@ def bfe(lo: Emitter, i: Ins) -> None:
     lo.put(i.args[0], lo.let(f"select {lo.T('i1')} {empty}, {t} {lo.constant(0, kind)}, {t} {value}"), kind)
 
 
-def _byte(lo: Emitter, o: Operand, kind: str) -> str:
-    """The low byte of a 32-bit operand, as `kind`."""
-    raw = lo.let(f"and {lo.T('i32')} {lo.get(o, 'i32')}, {lo.constant(255, 'i32')}")
-    return lo.cast(raw, "i32", kind, lo.vec)
+def _position(lo: Emitter, o: Operand, kind: str) -> str:
+    """A 32-bit operand as `kind`, at most its bits. Words have an instruction that takes the operand's low byte; for 64
+    bits ptxas makes shifts of it, which take all of it."""
+    value, bits = lo.get(o, "i32"), BITS[kind]
+    value = lo.let(f"and {lo.T('i32')} {value}, {lo.constant(255, 'i32')}") if bits == 32 else value
+    return lo.cast(lo.call("umin", "i32", value, lo.constant(bits, "i32")), "i32", kind, lo.vec)
 
 
 @handles("bfi")
@@ -169,8 +170,7 @@ def bfi(lo: Emitter, i: Ins) -> None:
     wide, tw = f"i{2 * bits}", lo.T(f"i{2 * bits}")
     a, b = (lo.let(f"zext {lo.T(kind)} {lo.get(o, kind)} to {tw}") for o in i.args[1:3])
     start, length = (
-        lo.let(f"zext {lo.T(kind)} {lo.call('umin', kind, _byte(lo, o, kind), lo.constant(bits, kind))} to {tw}")
-        for o in i.args[3:5]
+        lo.let(f"zext {lo.T(kind)} {_position(lo, o, kind)} to {tw}") for o in i.args[3:5]
     )
     one = lo.constant(1, wide)
     field = lo.let(f"sub {tw} {lo.let(f'shl {tw} {one}, {length}')}, {one}")
@@ -287,7 +287,8 @@ def extend_bits(lo: Emitter, i: Ins) -> None:
 @handles("fns")
 def find_set_bit(lo: Emitter, i: Ins) -> None:
     """The place of the |n|-th set bit from bit `base` on, upwards, or downwards where n is negative; that of `base`
-    itself where n is 0 and it is set; else -1. Downwards is upwards in the mask turned around."""
+    itself where n is 0 and it is set; else -1. Downwards is upwards in the mask turned around. The least n, whose size
+    overflows, gives 0 on the cards."""
     mask, base, n = (lo.get(o, "i32") for o in i.args[1:4])
     down, here = _op(lo, "icmp slt", n, 0), _op(lo, "icmp eq", n, 0)
     mask = _select(lo, down, lo.call("bitreverse", "i32", mask), mask)
@@ -306,4 +307,5 @@ def find_set_bit(lo: Emitter, i: Ins) -> None:
     # Passed over everything: bit 31 is the one, or there is none.
     bit = _op(lo, "and", _op(lo, "lshr", mask, place), 1)
     found = lo.let(f"and {lo.T('i1')} {_op(lo, 'icmp ne', bit, 0)}, {_op(lo, 'icmp eq', left, 0)}")
-    lo.put(i.args[0], _select(lo, found, _select(lo, down, _op(lo, "xor", place, 31), place), -1), "i32")
+    value = _select(lo, found, _select(lo, down, _op(lo, "xor", place, 31), place), -1)
+    lo.put(i.args[0], _select(lo, _op(lo, "icmp eq", n, -(1 << 31)), 0, value), "i32")

@@ -32,16 +32,29 @@ def cvt(lo: Emitter, i: Ins) -> None:
     elif target in _PAIRS and source == "f32":
         _to_pair(lo, i, target)
     elif (target, source) == ("tf32", "f32"):
-        value = _limited(lo, i, lo.get(i.args[1], "float"), target)
-        mode = "rna" if "rna" in i.mods else rounding.mode_of(i.mods)
-        lo.put(i.args[0], formats.to_tf32(lo, value, mode), "i32")
+        _to_tf32(lo, i)
     else:
         _one(lo, i, target, source)
 
 
+def _to_tf32(lo: Emitter, i: Ins) -> None:
+    away, finite = "rna" in i.mods, "satfinite" in i.mods
+    if (finite and not away) or (away and "relu" in i.mods):
+        raise UnsupportedPtx(f"instruction {i.op}", i.loc)
+    value = _limited(lo, i, lo.get(i.args[1], "float"), "tf32")
+    bits = formats.to_tf32_away(lo, value, finite) if away else formats.to_tf32(lo, value, rounding.mode_of(i.mods))
+    lo.put(i.args[0], bits, "i32")
+
+
+def _assembles(i: Ins, target: str, source: str) -> bool:
+    """Whether ptxas takes such a conversion for sm_90: bf16 knows no .sat and no integers of 8 bits."""
+    with_bf16 = "bf16" in (target, source)
+    return len(i.args) == 2 and not (with_bf16 and ("sat" in i.mods or {target[1:], source[1:]} & {"8"}))
+
+
 def _one(lo: Emitter, i: Ins, target: str, source: str) -> None:
     """A number to a number."""
-    known = all(k in _FLOAT or k in _INTEGERS for k in (target, source)) and len(i.args) == 2
+    known = all(k in _FLOAT or k in _INTEGERS for k in (target, source)) and _assembles(i, target, source)
     if not known or ({"relu", "satfinite"} & set(i.mods) and not (target in _HALVES and source == "f32")):
         raise UnsupportedPtx(f"instruction {i.op}", i.loc)
     if source in _FLOAT and target in _FLOAT:
@@ -121,16 +134,34 @@ def _float_to_float(lo: Emitter, i: Ins, target: str, source: str) -> None:
     a, b, mode = _FLOAT[source], _FLOAT[target], rounding.mode_of(i.mods)
     value = _integral(lo, i, _source_float(lo, i, source), a)
     if target in _HALVES:
-        value = rounding.to_odd(lo, value) if a == "double" else value
-        _put_half(lo, i, value, target, mode)
+        value = _limited(lo, i, rounding.to_odd(lo, value) if a == "double" else value, target)
+        half = formats.from_float(lo, value, target, mode)
+        lo.put(i.args[0], formats.keep_nan(lo, half, value, target) if a == "double" else half, "i16")
         return
     if BITS[a] < BITS[b]:
+        value = formats.canonical(lo, value) if "ftz" in i.mods and source == "f32" else value  # flushing computes
         value = lo.let(f"fpext {lo.T(a)} {value} to {lo.T(b)}")
-    elif BITS[a] > BITS[b] and mode:
-        value = rounding.narrow(lo, mode, value, a, b)
     elif BITS[a] > BITS[b]:
-        value = lo.let(f"fptrunc {lo.T(a)} {value} to {lo.T(b)}")
+        wide = value
+        value = rounding.narrow(lo, mode, wide, a, b) if mode else lo.let(f"fptrunc {lo.T(a)} {wide} to {lo.T(b)}")
+        value = _flush_narrowed(lo, value, wide, mode) if "ftz" in i.mods else value
     _put_float(lo, i, value, target)
+
+
+# Where a double becomes a normal float though .ftz is asked for: what 24 bits round up to the least normal, as ptxas
+# compares for sm_90. By rounding and sign, in units of the least normal.
+_KEPT = {("", 0): 1 - 2.0**-25, ("", 1): 1 - 2.0**-25, ("rp", 0): 1 - 2.0**-24, ("rm", 1): 1 - 2.0**-24}
+
+
+def _flush_narrowed(lo: Emitter, value: str, wide: str, mode: str) -> str:
+    """A float that a double was rounded to, or zero where that is too small."""
+    d, b = lo.T("double"), lo.T("i1")
+    size = lo.call("fabs", "double", wide)
+    least = [lo.constant(2.0**-126 * _KEPT.get((mode, sign), 1.0), "double") for sign in (0, 1)]
+    negative = lo.let(f"fcmp olt {d} {wide}, {lo.constant(0.0, 'double')}")
+    small = lo.let(f"fcmp olt {d} {size}, {lo.let(f'select {b} {negative}, {d} {least[1]}, {d} {least[0]}')}")
+    zero = lo.call("copysign", "float", lo.constant(0.0, "float"), value)
+    return lo.let(f"select {b} {small}, {lo.T('float')} {zero}, {lo.T('float')} {value}")
 
 
 def _put_float(lo: Emitter, i: Ins, value: str, target: str) -> None:

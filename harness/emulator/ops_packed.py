@@ -144,9 +144,16 @@ def extreme(lo: Emitter, i: Ins, values: list[str], kind: str) -> str:
 
 @handles(*_typed("neg abs", FLOATS))
 def sign(lo: Emitter, i: Ins) -> None:
-    t = lo.T("i16")
+    """A NaN becomes the canonical one: the cards add a zero."""
+    kind, t = i.mods[-1], lo.T("i16")
     op, mask = ("xor", -0x8000) if i.base == "neg" else ("and", 0x7FFF)
-    found = [lo.let(f"{op} {t} {h}, {lo.constant(mask, 'i16')}") for h in halves(lo, i.args[1], i.mods[-1])]
+    infinity, canonical = (lo.constant(v, "i16") for v in (0x7F80 if kind.startswith("bf16") else 0x7C00, 0x7FFF))
+    found = []
+    for h in halves(lo, i.args[1], kind):
+        size = lo.let(f"and {t} {h}, {lo.constant(0x7FFF, 'i16')}")
+        nan = lo.let(f"icmp ugt {t} {size}, {infinity}")
+        value = lo.let(f"{op} {t} {h}, {lo.constant(mask, 'i16')}")
+        found.append(lo.let(f"select {lo.T('i1')} {nan}, {t} {canonical}, {t} {value}"))
     put_halves(lo, i.args[0], [_flushed(lo, i, h, i.mods[-1]) for h in found])
 
 

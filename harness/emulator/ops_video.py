@@ -49,7 +49,10 @@ def video(lo: Emitter, i: Ins) -> None:
     found = [_OPERATIONS[name](lo, x, y) for x, y in _parts(lo, i, sources, parts)]
     if "sat" in i.mods:
         found = [_saturated(lo, v, target, 32 // parts) for v in found]
-    _put(lo, i, found, target)
+    if {"min", "max"} & set(i.mods[4:]):
+        _pick(lo, i, found[0], target)
+    else:
+        _put(lo, i, found)
 
 
 @handles("vset2", "vset4")
@@ -63,7 +66,7 @@ def video_compare(lo: Emitter, i: Ins) -> None:
     for x, y in _parts(lo, i, sources, int(i.base[-1])):
         hit = lo.let(f"icmp {code} {lo.T(_WIDE)} {x}, {y}")
         found.append(lo.let(f"zext {lo.T('i1')} {hit} to {lo.T(_WIDE)}"))
-    _put(lo, i, found, "u32")
+    _put(lo, i, found)
 
 
 def _parts(lo: Emitter, i: Ins, kinds: list[str], parts: int) -> list[tuple[str, str]]:
@@ -81,17 +84,25 @@ def _parts(lo: Emitter, i: Ins, kinds: list[str], parts: int) -> list[tuple[str,
 def _saturated(lo: Emitter, value: str, kind: str, width: int) -> str:
     low, high = (-(1 << width - 1), (1 << width - 1) - 1) if kind == "s32" else (0, (1 << width) - 1)
     value = lo.call("smax", _WIDE, value, lo.constant(low, _WIDE))
+    if (kind, width) == ("u32", 32):  # ptxas does not look for what is too large there (seen for sm_90)
+        return value
     return lo.call("smin", _WIDE, value, lo.constant(high, _WIDE))
 
 
-def _put(lo: Emitter, i: Ins, values: list[str], kind: str) -> None:
-    """The parts in their places, or combined with the third operand by .add, .min or .max."""
+def _pick(lo: Emitter, i: Ins, value: str, kind: str) -> None:
+    """.min or .max with the third operand, as ptxas compares for sm_90: in 64 bits, to which sums and differences are
+    extended from 32 by their sign, whatever the type."""
+    if i.base in ("vadd", "vsub"):
+        value = lo.cast(lo.cast(value, _WIDE, "i32", lo.vec), "i32", _WIDE, lo.vec, signed=True)
+    other = lo.cast(lo.get(i.args[3], "i32"), "i32", _WIDE, lo.vec, signed=kind == "s32")
+    name = ("s" if kind == "s32" else "u") + ("min" if "min" in i.mods[4:] else "max")
+    lo.put(i.args[0], lo.cast(lo.call(name, _WIDE, value, other), _WIDE, "i32", lo.vec), "i32")
+
+
+def _put(lo: Emitter, i: Ins, values: list[str]) -> None:
+    """The parts in their places, or summed up with the third operand (.add)."""
     t, width = lo.T("i32"), 32 // len(values)
     words = [lo.cast(v, _WIDE, "i32", lo.vec) for v in values]
-    if {"min", "max"} & set(i.mods[1:]):
-        name = ("s" if kind == "s32" else "u") + next(m for m in i.mods[1:] if m in ("min", "max"))
-        lo.put(i.args[0], lo.call(name, "i32", words[0], lo.get(i.args[3], "i32")), "i32")
-        return
     total = lo.get(i.args[3], "i32") if "add" in i.mods else lo.constant(0, "i32")
     for k, word in enumerate(words):
         if "add" not in i.mods and len(words) > 1:

@@ -38,8 +38,11 @@ def copied(i: Ins) -> tuple[Operand, ...]:
 
 
 def computes(i: Ins) -> bool:
-    """Whether an instruction's result is a float of 32 bits that the card computed."""
-    return i.mods[-1] == "f32" if i.base in _ARITHMETIC else i.base == "cvt" and i.mods[-2:-1] == ("f32",)
+    """Whether an instruction's result is a float of 32 bits that the card computed. Conversions from f64 and bf16 keep
+    what they can of a NaN's pattern."""
+    if i.base in _ARITHMETIC:
+        return i.mods[-1] == "f32"
+    return i.base == "cvt" and i.mods[-2:-1] == ("f32",) and i.mods[-1] not in ("f64", "bf16")
 
 
 def find(blocks: list[Block], types: dict[str, str]) -> Origins:

@@ -22,15 +22,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tests.gpu import differential_approx, differential_mma, differential_random, differential_tables
-from tests.gpu.differential_children import REFUSED, Child
-from tests.gpu.differential_random import CLASSES, Comparison, Tally
+from tests.gpu.differential_children import Child
+from tests.gpu.differential_random import CLASSES, LOST, Comparison, Tally
 from tests.gpu.differential_sides import card, emulator, emulator_unoptimised
-from tests.random_ptx.compare import EQUAL, PAYLOAD
+from tests.random_ptx.compare import PAYLOAD
 from tests.random_ptx.families import FAMILIES
 
+IN_FULL, SHOWN = 5, 8  # cases of a family that are written with their source, and printed
 PARTS = ("mma", "approx", "tables", "random")
 
 
@@ -93,9 +93,16 @@ def _random(session: Session) -> bool:
     comparison = Comparison(session.emulators, session.other, session.folder, time.monotonic() + o.seconds)
     tally = comparison.run(work)
     _print_tally(tally)
-    write(session.out / "random.json", {"counts": tally.counts, "refusals": tally.refusals, "cases": tally.cases})
-    (session.out / "random.txt").write_text("\n\n".join(_case_text(c) for c in tally.cases))
-    return any(c["verdict"] != PAYLOAD for c in tally.cases)
+    write_random(session.out, tally)
+    return any(c.verdict != PAYLOAD for c in tally.cases)
+
+
+def write_random(out: Path, tally: Tally) -> None:
+    """random.json: counts, and a line for each case; random.txt: the first cases of each family in full."""
+    cases = [c for family in FAMILIES for c in tally.worst(family, len(tally.cases))]
+    write(out / "random.json", {"counts": tally.counts, "refusals": tally.refusals, "cases": [c.line() for c in cases]})
+    full = [c.text() for family in FAMILIES for c in [*tally.worst(family, IN_FULL), *tally.worst(family, 2, PAYLOAD), *tally.worst(family, 2, LOST)]]
+    (out / "random.txt").write_text("\n\n".join(dict.fromkeys(full)))
 
 
 def _print_tally(tally: Tally) -> None:
@@ -107,13 +114,9 @@ def _print_tally(tally: Tally) -> None:
         print(f"{family:12}{sum(counts.values()):9}" + "".join(f"{counts[c]:{max(9, len(c) + 2)}}" for c in CLASSES))
     for text, count in tally.refusals.most_common(12):
         print(f"   refused {count:4}: {text}")
-    for case in [c for c in tally.cases if c["verdict"] not in (EQUAL, REFUSED)][:20]:
-        print(f"   {case['family']} {case['seed']} ({case['level']}{'' if case['optimised'] else ', no passes'}): {case['verdict']}, {(case['note'].strip().splitlines() or [''])[-1][:160]}")
-
-
-def _case_text(case: dict[str, Any]) -> str:
-    head = f"{case['family']} seed {case['seed']}, level {case['level']}, LLVM's passes {case['optimised']}: {case['verdict']}"
-    return f"{head}\n{case['note']}\n{case['cuda']}"
+    for family in FAMILIES:
+        for case in tally.worst(family, SHOWN):
+            print(f"   {case.line()}")
 
 
 def write(path: Path, value: object) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.random_ptx.program import BLOCKS, THREADS, Program
+from tests.random_ptx.program import BLOCKS, MINE_WORDS, THREADS, Program
 from tests.random_ptx.types import BITS, FLOATS, FORMATS
 
 EQUAL, PAYLOAD, DIFFERENT = "equal", "NaN payload", "different"
@@ -15,7 +15,8 @@ EQUAL, PAYLOAD, DIFFERENT = "equal", "NaN payload", "different"
 
 @dataclass(frozen=True)
 class Difference:
-    """The first of `count` differing words: of which array, which thread and variable, both bit patterns."""
+    """The first of `count` differing words: of which array, which thread and variable, both bit patterns. thread: of the
+    grid, whose input words decide; -1 for cells that threads have in common."""
 
     kind: str  # DIFFERENT, or PAYLOAD where all that differs are patterns of NaNs
     array: str
@@ -23,6 +24,7 @@ class Difference:
     first: int
     second: int
     count: int
+    thread: int = -1
 
     def __str__(self) -> str:
         return f"{self.array} {self.where}: {self.first:#x} and {self.second:#x} ({self.count} words {self.kind})"
@@ -38,7 +40,8 @@ def difference(p: Program, first: Sequence[np.ndarray], second: Sequence[np.ndar
         for kind, places in ((DIFFERENT, apart[~harmless]), (PAYLOAD, apart[harmless])):
             if places.size:
                 i = int(places[0])
-                found.append(Difference(kind, array, _where(p, array, i), int(a[i]), int(b[i]), int(places.size)))
+                where, thread = _where(p, array, i), _thread(p, array, i)
+                found.append(Difference(kind, array, where, int(a[i]), int(b[i]), int(places.size), thread))
     return min(found, key=lambda d: d.kind == PAYLOAD) if found else None
 
 
@@ -54,6 +57,11 @@ def _where(p: Program, array: str, i: int) -> str:
         thread, n = divmod(i, len(p.kinds))
         return f"[{i}]: thread {thread % THREADS} of block {thread // THREADS}, {p.kinds[n]}_{p.kinds[:n].count(p.kinds[n])}"
     return f"[{i}]"
+
+
+def _thread(p: Program, array: str, i: int) -> int:
+    each = {"out": len(p.kinds), "mine": MINE_WORDS}.get(array, 0)
+    return i // each if each and i < each * BLOCKS * THREADS else -1
 
 
 def both_nan(kind: str, a: int, b: int) -> bool:

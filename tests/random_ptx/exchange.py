@@ -36,6 +36,8 @@ class Exchanger(Writer):
         kind = self.kind(SHUFFLED)
         name, r = self.rng.choice(_SHUFFLES), self.rng
         by = str(r.choice([0, 1, 2, 3, 4, 8, 15, 16, 31])) if r.random() < 0.6 else f"({self.expression('u32', 1)} & 31u)"
+        if width < 32 and name == "__shfl_xor_sync":  # which may leave its part of the warp downwards
+            by = f"({by} & {width - 1}u)"
         widths = [w for w in (2, 4, 8, 16, 32) if w <= width]
         self.line(f"{self.variable(kind)} = {name}({mask}, {self.expression(kind, 1)}, {by}, {r.choice([width, *widths])});")
 

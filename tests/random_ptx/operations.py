@@ -105,14 +105,14 @@ _INTEGERS = "".join(_ring(k) for k in ("u32", "s32", "u64", "s64", "u16", "s16",
     u32 u32 u32: ({0} / ({1} | 1u))
     u32 u32 u32: ({0} % (({1} & 63u) + 1u))
     u32 u32: ({0} / 7u)
-    s32 s32 s32: asm_div_s32({0}, {1} | 1)
-    s32 s32 s32: asm_rem_s32({0}, {1} | 1)
+    s32 s32 s32: asm div.s32
+    s32 s32 s32: asm rem.s32
     s32 s32: ({0} / 10)
     s32 s32: ({0} % 12)
     u64 u64 u64: asm div.u64
     u64 u64 u64: asm rem.u64
-    s64 s64 s64: asm_div_s64({0}, {1} | 1)
-    s64 s64 s64: asm_rem_s64({0}, {1} | 1)
+    s64 s64 s64: asm div.s64
+    s64 s64 s64: asm rem.s64
     u16 u16 u16: (unsigned short)({0} / ({1} | 1))
     s16 s16: (short)({0} % 9)
     u32 u32 u32: __umulhi({0}, {1})
@@ -165,7 +165,7 @@ _INTEGERS = "".join(_ring(k) for k in ("u32", "s32", "u64", "s64", "u16", "s16",
     u32 u32 u32: __vmaxs2({0}, {1})
     u32 u32 u32: __vabsdiffu4({0}, {1})
     u32 u32 u32: __vcmpgtu4({0}, {1})
-    u32 u32 u32: __hadd((int){0}, (int){1})
+    u32 u32 u32: (unsigned)__hadd((int){0}, (int){1})
     u32 u32 u32: __uhadd({0}, {1})
     u32 s32: (unsigned){0}
     s32 u32: (int){0}
@@ -188,12 +188,6 @@ _INTEGERS = "".join(_ring(k) for k in ("u32", "s32", "u64", "s64", "u16", "s16",
     s32 u8: (int)(signed char){0}
     u16 s16: (unsigned short){0}
 """
-HIDDEN = """
-    s32 s32 s32: asm div.s32
-    s32 s32 s32: asm rem.s32
-    s64 s64 s64: asm div.s64
-    s64 s64 s64: asm rem.s64
-"""  # only called by lines above
 
 _FLOATS = each("""
     f32 f32 f32: __fadd_<mode>({0}, {1})
@@ -394,5 +388,5 @@ UNIFORM = tuple(o for o in INTEGERS if o.result in _PLAIN and set(o.operands) <=
 
 def helpers() -> str:
     """The C functions that the operations call."""
-    every = (*table(HIDDEN), *INTEGERS, *FLOATING, *HALVES, *CONVERTING)
+    every = (*INTEGERS, *FLOATING, *HALVES, *CONVERTING)
     return "\n".join(sorted({o.helper for o in every if o.helper}))

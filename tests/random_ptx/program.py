@@ -23,6 +23,7 @@ from tests.random_ptx.writer import BLOCK, CELLS, shown
 
 BLOCKS, THREADS = 2, 64
 WORDS_EACH = 16
+MINE_WORDS = 16  # 32-bit words of a thread's own memory
 POOL = 8192  # words that inputs are taken from
 CELL_WORDS = 24  # 64-bit words of a block's and of the grid's common cells
 INCLUDES = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
@@ -124,7 +125,7 @@ def inputs(p: Program, launch: int) -> Inputs:
     count = BLOCKS * THREADS
     words = _words(launch == 1)[rng.integers(0, POOL, count * WORDS_EACH)]
     out = np.zeros(count * len(p.kinds) + BLOCKS * CELL_WORDS, np.uint64)
-    mine = rng.integers(0, 1 << 32, count * 16, dtype=np.uint32)
+    mine = rng.integers(0, 1 << 32, count * MINE_WORDS, dtype=np.uint32)
     total = rng.integers(0, 1 << 64, CELL_WORDS, dtype=np.uint64)
     return Inputs(words, out, mine, total, int(rng.integers(0, 1 << 31)), int(rng.integers(0, 9)))
 
