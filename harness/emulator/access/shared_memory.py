@@ -161,11 +161,10 @@ def _note_uniform_reader(m: Needs, f: Fn, s: Shared, g: str) -> None:
 def _note_in_table(f: Fn, g: str) -> None:
     """With vector clocks: this warp's last read of the granule."""
     number = f.get("%warp", Warp, "number", constant=True)
-    row = f.let(f"add i32 {f.let(f'mul i32 {g}, {LANES}')}, {number}")
     site = f.let(f"or i32 {f.let('shl i32 %insn, 5')}, {first_lane(f)}")
     for name, value in (("rclock", f.get("%warp", Warp, "mine")), ("rsite", site)):
-        base = f.get("%ctx", Context, name, pointer=True, constant=True)
-        f(f"  store i32 {value}, ptr {f.let(f'getelementptr i32, ptr {base}, i32 {row}')}")
+        base = clocks.reads_of(f, name, number)
+        f(f"  store i32 {value}, ptr {f.let(f'getelementptr i32, ptr {base}, i32 {g}')}")
 
 
 def _uniform_store(m: Needs, f: Fn, s: Shared, g: str, differs: str) -> None:
@@ -286,39 +285,56 @@ def _note_line(m: Needs, f: Fn, s: Shared, g: str, per_lane: int, mask: str) -> 
 
 def _note_line_in_table(f: Fn, s: Shared, g: str, per_lane: int, mask: str) -> None:
     """With vector clocks: this warp's last read of consecutive granules."""
-    width = LANES * per_lane
-    first = splat_n(f, g, width)
-    _scatter_in_table(f, s, width, f.let(f"add <{width} x i32> {first}, {iota('i32', 1, 1, width)}"), mask,
-                      _sites(f, per_lane))  # fmt: skip
+    width, number = LANES * per_lane, f.get("%warp", Warp, "number", constant=True)
+    for name, value in (("rclock", splat_n(f, s.mine, width)), ("rsite", _sites(f, per_lane))):
+        base = clocks.reads_of(f, name, number)
+        store_where(f, width, 32, value, f.let(f"getelementptr i32, ptr {base}, i32 {g}"), 4, mask)
 
 
-def _scatter_in_table(f: Fn, s: Shared, width: int, granules: str, mask: str, sites: str) -> None:
-    number = splat_n(f, f.get("%warp", Warp, "number", constant=True), width)
-    row = f.let(f"mul <{width} x i32> {granules}, splat (i32 {LANES})")
-    row = f.let(f"add <{width} x i32> {row}, {number}")
-    mine = splat_n(f, s.mine, width)
-    tables = (f.get("%ctx", Context, name, pointer=True, constant=True) for name in ("rclock", "rsite"))
-    tags, places = (f.let(f"getelementptr i32, ptr {table}, <{width} x i32> {row}") for table in tables)
-    stale = f.let(f"icmp ne <{width} x i32> {gather_where(f, 32, tags, mask, mine, width)}, {mine}")
+def _scatter_in_table(f: Fn, s: Shared, granules: str, mask: str, sites: str) -> None:
+    """The same of scattered granules, one a lane."""
+    number, mine = f.get("%warp", Warp, "number", constant=True), splat(f, s.mine, "i32")
+
+    def pointers(name: str) -> str:
+        return f.let(f"getelementptr i32, ptr {clocks.reads_of(f, name, number)}, <32 x i32> {granules}")
+
+    tags = pointers("rclock")
+    stale = f.let(f"icmp ne <32 x i32> {gather_where(f, 32, tags, mask, mine)}, {mine}")
 
     def note() -> None:
-        scatter_where(f, 32, mine, tags, stale, width)
-        scatter_where(f, 32, sites, places, stale, width)
+        scatter_where(f, 32, mine, tags, stale)
+        scatter_where(f, 32, sites, pointers("rsite"), stale)
 
-    f.when(f.let(f"icmp ne i{width} {f.let(f'bitcast <{width} x i1> {stale} to i{width}')}, 0"), note)
+    f.when(f.let(f"icmp ne i32 {f.let(f'bitcast <32 x i1> {stale} to i32')}, 0"), note)
 
 
 class _Asked:
     """Tags and sites of some granules, one or more a lane, and what they say beside this warp's floor."""
 
-    def __init__(self, f: Fn, s: Shared, per_lane: int, exact: bool):
+    def __init__(self, f: Fn, s: Shared, per_lane: int, exact: bool, lane: str = ""):
+        """lane: the only one that is asked about, or all 32."""
         self.exact = exact
-        self.f, self.s, self.width, self.lanes = f, s, LANES * per_lane, iota("i32", 1, per_lane, LANES * per_lane)
+        self.f, self.s, self.width = f, s, per_lane if lane else LANES * per_lane
         self.t, self.b = f"<{self.width} x i32>", f"<{self.width} x i1>"
+        self.lanes = self.splat(lane) if lane else iota("i32", 1, per_lane, self.width)
         self.clock = f.let(f"and i32 {s.mine}, {-L.CLOCK_STEP}")
 
     def splat(self, value: str) -> str:
         return splat_n(self.f, value, self.width)
+
+    def some(self, which: str) -> str:
+        """Whether any of them holds."""
+        bits = self.f.let(f"bitcast {self.b} {which} to i{self.width}")
+        return self.f.let(f"icmp ne i{self.width} {bits}, 0")
+
+    def late(self, store: bool, load: Callable[[str], str]) -> str:
+        """Which granules the floor does not settle."""
+        writer = load(self.s.wtag)
+        if store:
+            last = self.f.let(f"call {self.t} @llvm.umax.v{self.width}i32({self.t} {writer}, {self.t} {load(self.s.rtag)})")
+            return self.test("uge", last, self.splat(self.s.floor))
+        since = self.f.let(f"sub {self.t} {writer}, {self.splat(self.s.start)}")
+        return self.test("uge", since, self.splat(self.f.let(f"sub i32 {self.s.floor}, {self.s.start}")))
 
     def test(self, op: str, x: str, y: str) -> str:
         return self.f.let(f"icmp {op} {self.t} {x}, {y}")
@@ -392,8 +408,10 @@ def _second(m: Needs, per_lane: int, store: bool) -> str:
 
         fine = _second_look(q, s, store, load)
         if store and m.exact:
-            first = f.let(f"add {q.t} {splat_n(f, '%g', q.width)}, {iota('i32', 1, 1, q.width)}")
-            fine = q.both(fine, _read_by_others(f, q, first, mask))
+            def row(base: str) -> str:
+                return load_where(f, q.width, 32, f.let(f"getelementptr i32, ptr {base}, i32 %g"), 4, mask)
+
+            fine = q.both(fine, _read_by_others(f, q, row))
         bad = q.both(q.both(fine, "splat (i1 true)", "xor"), mask)
         bits = f.let(f"bitcast {q.b} {bad} to i{q.width}")
         f(f"  ret i1 {f.let(f'icmp eq i{q.width} {bits}, 0')}")
@@ -415,25 +433,18 @@ def _second_look(q: _Asked, s: Shared, store: bool, load: Callable[[str], str]) 
     return q.both(fine, read)
 
 
-def _read_by_others(f: Fn, q: _Asked, granules: str, mask: str) -> str:
-    """Which granules every other warp's last read of is ordered before this write."""
-    places, fine = f.let(f"alloca {q.t}"), f.let(f"alloca <{q.width} x i8>")
-    f(f"  store {q.t} {granules}, ptr {places}\n  store <{q.width} x i8> splat (i8 1), ptr {fine}")
-    bounds = clocks.read(f, f.at("%warp", Warp, "vclock"))
-    table = f.get("%ctx", Context, "rclock", pointer=True)
-    per_lane = q.width // LANES
+def _read_by_others(f: Fn, q: _Asked, load: Callable[[str], str]) -> str:
+    """Which granules every warp's last read of is ordered before this write; `load` reads from a warp's table."""
+    f.lines.insert(2, f"  %late = alloca {q.t}")
+    f(f"  store {q.t} zeroinitializer, ptr %late")
 
-    def lane(k: str) -> None:
-        for j in range(per_lane):
-            n = f.let(f"add i32 {f.let(f'mul i32 {k}, {per_lane}')}, {j}") if per_lane > 1 else k
-            g = f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr {places}, i32 {n}')}")
-            row = f.let(f"getelementptr [{clocks.CLOCK_BYTES} x i8], ptr {table}, i32 {g}")
-            late = f.let(f"icmp uge {clocks.VECTOR} {clocks.read(f, row)}, {bounds}")
-            none = f.let(f"icmp eq i32 {f.let(f'bitcast <{LANES} x i1> {late} to i32')}, 0")
-            f(f"  store i8 {f.let(f'zext i1 {none} to i8')}, ptr {f.let(f'getelementptr i8, ptr {fine}, i32 {n}')}")
+    def warp(k: str) -> None:
+        bound = f.let(f"load i32, ptr {f.at('%warp', Warp, 'vclock', k)}")
+        late = f.let(f"zext {q.b} {q.test('uge', load(clocks.reads_of(f, 'rclock', k)), q.splat(bound))} to {q.t}")
+        f(f"  store {q.t} {f.let(f'or {q.t} {late}, ' + f.let(f'load {q.t}, ptr %late'))}, ptr %late")
 
-    f.each_lane("%mask", lane)
-    return f.let(f"trunc <{q.width} x i8> {f.let(f'load <{q.width} x i8>, ptr {fine}')} to {q.b}")
+    f.repeat(f.get("%ctx", Context, "nwarps", constant=True), warp)
+    return q.test("eq", f.let(f"load {q.t}, ptr %late"), "zeroinitializer")
 
 
 def _readers(m: Needs, per_lane: int) -> str:
@@ -486,55 +497,144 @@ def _gather(m: Needs, f: Fn, nbytes: int, store: bool, ordered: bool) -> None:
         scatter_where(f, 32, value, pointers(base), where)
 
     settled, ask = f.new_label(), f.new_label()
-    f(f"  br i1 {_below_floor(f, q, s, store, gather, mask)}, label %{settled}, label %{ask}, !prof !2\n{ask}:")
+    if not store:
+        _same_word(m, f, s, offset)
+        late, news = _look(m, f, s, offset)
+    else:
+        late = q.some(q.both(q.late(store, gather), mask))
+    f(f"  br i1 {late}, label %{ask}, label %{settled}, !prof !0\n{ask}:")
     fine = _second_look(q, s, store, gather)
     if store and m.exact:
-        fine = q.both(fine, _read_by_others(f, q, word, mask))
+        fine = q.both(fine, _read_by_others(f, q, gather))
     f(f"  br i1 {f.let(f'icmp eq i32 {missing(f, fine)}, 0')}, label %{settled}, label %{lanes}\n{settled}:")
-    sites = _sites(f, 1)
     if store:
         # Lanes that meet in one word leave one site there: the others see that it is not theirs.
+        sites = _sites(f, 1)
         scatter(s.winsn, sites, mask)
         apart = f.let(f"icmp eq <32 x i32> {gather(s.winsn)}, {sites}")
         f(f"  br i1 {f.let(f'icmp eq i32 {missing(f, apart)}, 0')}, label %{go}, label %{lanes}\n{go}:")
         scatter(s.wtag, mine, mask)
         scatter(s.memory, f.let("load <32 x i32>, ptr %res, align 4"), mask)
     else:
-        store_where(f, LANES, 32, gather(s.memory), "%res", 4, mask)
-        if m.exact:
-            _scatter_in_table(f, s, LANES, word, mask, sites)
-        reader = gather(s.rtag)
-        several = q.test("eq", reader, q.splat(f.let(f"or i32 {s.mine}, {L.SEVERAL_LANES}")))
-        many = q.test("eq", reader, q.splat(f.let(f"or i32 {f.get('%ctx', Context, 'etag')}, {L.MANY_WARPS}")))
-        news = missing(f, q.both(several, many, "or"))
-        f.when(f.let(f"icmp ne i32 {news}, 0"),
-               lambda: _note_scattered(f, q, reader, gather(s.rinsn), mask, scatter, gather, s))  # fmt: skip
-        f(f"  br label %{go}\n{go}:")
+        store_where(f, LANES, 32, f.let("load <32 x i32>, ptr %words, align 64"), "%res", 4, mask)
+
+        def note(lane: str) -> None:
+            at = f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr %offsets, i32 {lane}')}")
+            _note_lane(m, f, s, f.let(f"lshr i32 {at}, 2"), lane, 1)
+
+        f.when(news, lambda: f.each_lane("%mask", note))
     f(f"  ret i1 true\n{lanes}:")
 
 
-def _below_floor(f: Fn, q: _Asked, s: Shared, store: bool, gather: Callable[[str], str], mask: str) -> str:
-    """Whether the floor settles all running lanes; `gather` gives 0 for the others."""
-    writer = gather(s.wtag)
-    if store:
-        last = f.let(f"call {q.t} @llvm.umax.v32i32({q.t} {writer}, {q.t} {gather(s.rtag)})")
-        late = q.test("uge", last, q.splat(s.floor))
-    else:
-        since = f.let(f"sub {q.t} {writer}, {q.splat(s.start)}")
-        late = q.both(q.test("uge", since, q.splat(f.let(f"sub i32 {s.floor}, {s.start}"))), mask)
-    return f.let(f"icmp eq i32 {f.let(f'bitcast {q.b} {late} to i32')}, 0")
+def _same_word(m: Needs, f: Fn, s: Shared, offset: str) -> None:
+    """Return from here if all lanes read one word, and this read changes nothing in its shadow."""
+    first = first_lane(f)
+    a = f.let(f"extractelement <32 x i32> {offset}, i32 {first}")
+    same = f.let(f"icmp eq <32 x i32> {offset}, {splat(f, a, 'i32')}")
+    one, settled, on = (f.new_label() for _ in range(3))
+    f(f"  br i1 {f.let(f'icmp eq i32 {missing(f, same)}, 0')}, label %{one}, label %{on}\n{one}:")
+    known = _noted_before(m, f, s, f.let(f"lshr i32 {a}, 2"))
+    f(f"  br i1 {known}, label %{settled}, label %{on}\n{settled}:")
+    value = f.let(f"load i32, ptr {f.let(f'getelementptr i8, ptr {s.memory}, i32 {a}')}, align 4")
+    store_where(f, LANES, 32, splat(f, value, "i32"), "%res", 4, f.let("bitcast i32 %mask to <32 x i1>"))
+    f(f"  ret i1 true\n{on}:")
 
 
-def _note_scattered(f: Fn, q: _Asked, reader: str, site: str, mask: str, scatter: Callable[[str, str, str], None],
-                    gather: Callable[[str], str], s: Shared) -> None:  # fmt: skip
-    """Note the readers of scattered words, several lanes of which may be the same."""
-    tags, where, _ = q.read_again(reader, site)
-    sites = _sites(f, 1)
-    scatter(s.rtag, tags, mask)
-    scatter(s.rinsn, sites, f.let(f"and <32 x i1> {mask}, {where}"))
-    met = q.both(q.both(q.test("ne", gather(s.rinsn), sites), q.own(tags)), mask)
-    several = f.let(f"or <32 x i32> {tags}, splat (i32 {L.SEVERAL_LANES})")
-    scatter(s.rtag, several, met)
+def _noted_before(m: Needs, f: Fn, s: Shared, g: str) -> str:
+    """Whether the floor settles a read of granule g, and another read of it would change nothing in the shadow."""
+    def tag(base: str) -> str:
+        return f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr {base}, i32 {g}')}")
+
+    since, span = f.let(f"sub i32 {tag(s.wtag)}, {s.start}"), f.let(f"sub i32 {s.floor}, {s.start}")
+    return f.let(f"and i1 {f.let(f'icmp ult i32 {since}, {span}')}, {_known_reader(m, f, s, tag)}")
+
+
+def _known_reader(m: Needs, f: Fn, s: Shared, tag: Callable[[str], str]) -> str:
+    """Whether another read by any lane changes nothing: several have read, and with vector clocks this warp too."""
+    reader = tag(s.rtag)
+    several = f.let(f"icmp eq i32 {reader}, {f.let(f'or i32 {s.mine}, {L.SEVERAL_LANES}')}")
+    many = f.let(f"or i32 {f.get('%ctx', Context, 'etag')}, {L.MANY_WARPS}")
+    known = f.let(f"or i1 {several}, {f.let(f'icmp eq i32 {reader}, {many}')}")
+    if not m.exact:
+        return known
+    table = clocks.reads_of(f, "rclock", f.get("%warp", Warp, "number", constant=True))
+    return f.let(f"and i1 {known}, {f.let(f'icmp eq i32 {tag(table)}, {s.mine}')}")
+
+
+_AT_ONCE = 4  # lanes in a turn of the loop that looks at scattered words
+
+
+def _look(m: Needs, f: Fn, s: Shared, offset: str) -> tuple[str, str]:
+    """Fill %words with the words at these offsets; (whether the floor leaves any of them unsettled, whether the shadow
+    must be told of the reads). One by one: many processors take longer for gathers."""
+    f.lines.insert(2, "  %words = alloca <32 x i32>\n  %offsets = alloca <32 x i32>\n  %late = alloca i1\n  %news = alloca i1")
+    idle = splat(f, f.let(f"extractelement <32 x i32> {offset}, i32 {first_lane(f)}"), "i32")
+    running = f.let("bitcast i32 %mask to <32 x i1>")
+    safe = f.let(f"select <32 x i1> {running}, <32 x i32> {offset}, <32 x i32> {idle}")
+    f(f"  store <32 x i32> {safe}, ptr %offsets\n  store i1 false, ptr %late\n  store i1 false, ptr %news")
+    span = f.let(f"sub i32 {s.floor}, {s.start}")
+
+    def word(lane: str) -> None:
+        at = f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr %offsets, i32 {lane}')}")
+
+        def tag(base: str) -> str:
+            return f.let(f"load i32, ptr {f.let(f'getelementptr i8, ptr {base}, i32 {at}')}")
+
+        f(f"  store i32 {tag(s.memory)}, ptr {f.let(f'getelementptr i32, ptr %words, i32 {lane}')}")
+        past = f.let(f"icmp uge i32 {f.let(f'sub i32 {tag(s.wtag)}, {s.start}')}, {span}")
+        fresh = f.let(f"xor i1 {_known_reader(m, f, s, tag)}, true")
+        for name, value in (("late", past), ("news", fresh)):
+            f(f"  store i1 {f.let(f'or i1 {value}, ' + f.let(f'load i1, ptr %{name}'))}, ptr %{name}")
+
+    def turn(k: str) -> None:
+        start = f.let(f"mul i32 {k}, {_AT_ONCE}")
+        for j in range(_AT_ONCE):
+            word(f.let(f"add i32 {start}, {j}") if j else start)
+
+    f.repeat(str(LANES // _AT_ONCE), turn)
+    return f.let("load i1, ptr %late"), f.let("load i1, ptr %news")
+
+
+# -- one lane
+
+
+def _note_lane(m: Needs, f: Fn, s: Shared, g: str, lane: str, count: int) -> None:
+    """Note that a lane has read `count` granules from g on."""
+    t, q = f"<{count} x i32>", _Asked(f, s, count, m.exact, lane)
+
+    def at(base: str) -> str:
+        return f.let(f"getelementptr i32, ptr {base}, i32 {g}")
+
+    site = q.splat(f.let(f"or i32 {f.let('shl i32 %insn, 5')}, {lane}"))
+    if m.exact:
+        number = f.get("%warp", Warp, "number", constant=True)
+        for name, value in (("rclock", q.splat(s.mine)), ("rsite", site)):
+            f(f"  store {t} {value}, ptr {at(clocks.reads_of(f, name, number))}, align 4")
+    reader, at_tag, at_site = f.let(f"load {t}, ptr {at(s.rtag)}, align 4"), at(s.rtag), at(s.rinsn)
+    many = q.splat(f.let(f"or i32 {f.get('%ctx', Context, 'etag')}, {L.MANY_WARPS}"))
+
+    def note() -> None:
+        old = f.let(f"load {t}, ptr {at_site}, align 4")
+        tags, where, _ = q.read_again(reader, old)
+        f(f"  store {t} {tags}, ptr {at_tag}, align 4")
+        f(f"  store {t} {f.let(f'select {q.b} {where}, {t} {site}, {t} {old}')}, ptr {at_site}, align 4")
+
+    f.when(q.some(q.test("ne", reader, many)), note)
+
+
+def _lane_settled(m: Needs, f: Fn, s: Shared, g: str, lane: str, count: int, store: bool) -> str:
+    """Whether one lane's access of `count` granules from g on is in order, as far as can be told at a glance."""
+    t, q = f"<{count} x i32>", _Asked(f, s, count, m.exact, lane)
+
+    def load(base: str) -> str:
+        return f.let(f"load {t}, ptr {f.let(f'getelementptr i32, ptr {base}, i32 {g}')}, align 4")
+
+    late = q.some(q.late(store, load))
+    here, ask, on = (f.new_label() for _ in range(3))
+    f(f"  br label %{here}\n{here}:\n  br i1 {late}, label %{ask}, label %{on}, !prof !0\n{ask}:")
+    fine = f.let(f"xor i1 {q.some(q.both(_second_look(q, s, store, load), 'splat (i1 true)', 'xor'))}, true")
+    f(f"  br label %{on}\n{on}:")
+    return f.let(f"phi i1 [ true, %{here} ], [ {fine}, %{ask} ]")
 
 
 def _lane(m: Needs, f: Fn, lane: str, a: str, places: list[str], nbytes: int, store: bool, ordered: bool) -> None:
@@ -544,7 +644,39 @@ def _lane(m: Needs, f: Fn, lane: str, a: str, places: list[str], nbytes: int, st
     reject(m, f, within(f, a, total, size, total, a), lane, a, total)
     first = s.granule_of(f, f.let(f"trunc i64 {a} to i32"))
     target = f.let(f"getelementptr i8, ptr {s.memory}, i64 {a}")
-    for k in range(_granules(m, total)):
+    if ordered or (store and m.exact):
+        _check_lane(m, f, s, first, lane, target, places, nbytes, store, ordered)
+    else:
+        count = _granules(m, total)
+        at_once, one_by_one, on = (f.new_label() for _ in range(3))
+        settled = _lane_settled(m, f, s, first, lane, count, store)
+        f(f"  br i1 {settled}, label %{at_once}, label %{one_by_one}, !prof !2\n{at_once}:")
+        if store:
+            _mark_lane(f, s, first, lane, count, s.mine)
+        else:
+            _note_lane(m, f, s, first, lane, count)
+        f(f"  br label %{on}\n{one_by_one}:")
+        _check_lane(m, f, s, first, lane, target, places, nbytes, store, ordered)
+        f(f"  br label %{on}\n{on}:")
+    bits = 8 * nbytes
+    for k, place in enumerate(places):
+        p = f.let(f"getelementptr i8, ptr {target}, i64 {k * nbytes}") if k else target
+        source, to = (place, p) if store else (p, place)
+        f(f"  store i{bits} {f.let(f'load i{bits}, ptr {source}, align {nbytes}')}, ptr {to}, align {nbytes}")
+
+
+def _mark_lane(f: Fn, s: Shared, g: str, lane: str, count: int, tag: str) -> None:
+    """A lane has written `count` granules from g on."""
+    site = f.let(f"or i32 {f.let('shl i32 %insn, 5')}, {lane}")
+    for base, value in ((s.wtag, tag), (s.winsn, site)):
+        at = f.let(f"getelementptr i32, ptr {base}, i32 {g}")
+        f(f"  store <{count} x i32> {splat_n(f, value, count)}, ptr {at}, align 4")
+
+
+def _check_lane(m: Needs, f: Fn, s: Shared, first: str, lane: str, target: str, places: list[str], nbytes: int,
+                store: bool, ordered: bool) -> None:  # fmt: skip
+    """Check one lane's access granule by granule, and note it."""
+    for k in range(_granules(m, nbytes * len(places))):
         g = f.let(f"add i32 {first}, {k}") if k else first
         operands = f"ptr %ctx, ptr %warp, i32 %insn, i32 {lane}, i1 true, i32 {g}"
         if ordered:
@@ -554,11 +686,6 @@ def _lane(m: Needs, f: Fn, lane: str, a: str, places: list[str], nbytes: int, st
             f(f"  call void @{checks.write(m)}({operands}, i1 {differs})")
         else:
             f(f"  call void @{checks.read(m)}({operands})")
-    bits = 8 * nbytes
-    for k, place in enumerate(places):
-        p = f.let(f"getelementptr i8, ptr {target}, i64 {k * nbytes}") if k else target
-        source, to = (place, p) if store else (p, place)
-        f(f"  store i{bits} {f.let(f'load i{bits}, ptr {source}, align {nbytes}')}, ptr {to}, align {nbytes}")
 
 
 def _lane_differs(m: Needs, f: Fn, target: str, places: list[str], nbytes: int, k: int) -> str:
