@@ -498,7 +498,7 @@ def _gather(m: Needs, f: Fn, nbytes: int, store: bool, ordered: bool) -> None:
 
     settled, ask = f.new_label(), f.new_label()
     if not store:
-        _same_word(m, f, s, offset)
+        _few_words(m, f, s, offset)
         late, news = _look(m, f, s, offset)
     else:
         late = q.some(q.both(q.late(store, gather), mask))
@@ -526,39 +526,38 @@ def _gather(m: Needs, f: Fn, nbytes: int, store: bool, ordered: bool) -> None:
     f(f"  ret i1 true\n{lanes}:")
 
 
-def _same_word(m: Needs, f: Fn, s: Shared, offset: str) -> None:
-    """Return from here if all lanes read one word, and this read changes nothing in its shadow."""
-    first = first_lane(f)
-    a = f.let(f"extractelement <32 x i32> {offset}, i32 {first}")
-    same = f.let(f"icmp eq <32 x i32> {offset}, {splat(f, a, 'i32')}")
-    one, settled, on = (f.new_label() for _ in range(3))
-    f(f"  br i1 {f.let(f'icmp eq i32 {missing(f, same)}, 0')}, label %{one}, label %{on}\n{one}:")
-    known = _noted_before(m, f, s, f.let(f"lshr i32 {a}, 2"))
-    f(f"  br i1 {known}, label %{settled}, label %{on}\n{settled}:")
-    value = f.let(f"load i32, ptr {f.let(f'getelementptr i8, ptr {s.memory}, i32 {a}')}, align 4")
-    store_where(f, LANES, 32, splat(f, value, "i32"), "%res", 4, f.let("bitcast i32 %mask to <32 x i1>"))
-    f(f"  ret i1 true\n{on}:")
+def _few_words(m: Needs, f: Fn, s: Shared, offset: str) -> None:
+    """Return from here if the lanes read one word, or two: each is then read once for its lanes together."""
+    words = []
+    rest = "%mask"
+    for _ in range(2):
+        a = f.let(f"extractelement <32 x i32> {offset}, i32 {f.let(f'call i32 @llvm.cttz.i32(i32 {rest}, i1 true)')}")
+        same = f.let(f"bitcast <32 x i1> {f.let(f'icmp eq <32 x i32> {offset}, ' + splat(f, a, 'i32'))} to i32")
+        words.append((a, f.let(f"and i32 {rest}, {same}")))
+        rest = f.let(f"and i32 {rest}, {f.let(f'xor i32 {same}, -1')}")
+        some, none = f.new_label(), f.new_label()
+        f(f"  br i1 {f.let(f'icmp eq i32 {rest}, 0')}, label %{none}, label %{some}\n{none}:")
+        value = "zeroinitializer"
+        for place, lanes in words:
+            word = f.let(f"call i32 @{_word(m)}(ptr %ctx, ptr %warp, i32 {place}, i32 {lanes}, i32 %insn)")
+            hit = f.let(f"bitcast i32 {lanes} to <32 x i1>")
+            value = f.let(f"select <32 x i1> {hit}, <32 x i32> {splat(f, word, 'i32')}, <32 x i32> {value}")
+        store_where(f, LANES, 32, value, "%res", 4, f.let("bitcast i32 %mask to <32 x i1>"))
+        f(f"  ret i1 true\n{some}:")
 
 
-def _noted_before(m: Needs, f: Fn, s: Shared, g: str) -> str:
-    """Whether the floor settles a read of granule g, and another read of it would change nothing in the shadow."""
-    def tag(base: str) -> str:
-        return f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr {base}, i32 {g}')}")
+def _word(m: Needs) -> str:
+    """(ctx, warp, i32 byte offset, mask, insn) -> i32: a word that all of these lanes read."""
 
-    since, span = f.let(f"sub i32 {tag(s.wtag)}, {s.start}"), f.let(f"sub i32 {s.floor}, {s.start}")
-    return f.let(f"and i1 {f.let(f'icmp ult i32 {since}, {span}')}, {_known_reader(m, f, s, tag)}")
+    def build(m: Needs, name: str) -> str:
+        f = Fn(f"define internal i32 @{name}(ptr %ctx, ptr %warp, i32 %a, i32 %mask, i32 %insn) noinline {{")
+        f("entry:")
+        s = Shared(f, m)
+        _uniform_load(m, f, s, s.granule_of(f, "%a"))
+        f(f"  ret i32 {f.let(f'load i32, ptr ' + f.let(f'getelementptr i8, ptr {s.memory}, i32 %a'))}")
+        return f.text()
 
-
-def _known_reader(m: Needs, f: Fn, s: Shared, tag: Callable[[str], str]) -> str:
-    """Whether another read by any lane changes nothing: several have read, and with vector clocks this warp too."""
-    reader = tag(s.rtag)
-    several = f.let(f"icmp eq i32 {reader}, {f.let(f'or i32 {s.mine}, {L.SEVERAL_LANES}')}")
-    many = f.let(f"or i32 {f.get('%ctx', Context, 'etag')}, {L.MANY_WARPS}")
-    known = f.let(f"or i1 {several}, {f.let(f'icmp eq i32 {reader}, {many}')}")
-    if not m.exact:
-        return known
-    table = clocks.reads_of(f, "rclock", f.get("%warp", Warp, "number", constant=True))
-    return f.let(f"and i1 {known}, {f.let(f'icmp eq i32 {tag(table)}, {s.mine}')}")
+    return need(m, "shared_word", build)
 
 
 _AT_ONCE = 4  # lanes in a turn of the loop that looks at scattered words
@@ -582,7 +581,7 @@ def _look(m: Needs, f: Fn, s: Shared, offset: str) -> tuple[str, str]:
 
         f(f"  store i32 {tag(s.memory)}, ptr {f.let(f'getelementptr i32, ptr %words, i32 {lane}')}")
         past = f.let(f"icmp uge i32 {f.let(f'sub i32 {tag(s.wtag)}, {s.start}')}, {span}")
-        fresh = f.let(f"xor i1 {_known_reader(m, f, s, tag)}, true")
+        fresh = f.let(f"xor i1 {_known_reader(m, f, s, tag, at, lane)}, true")
         for name, value in (("late", past), ("news", fresh)):
             f(f"  store i1 {f.let(f'or i1 {value}, ' + f.let(f'load i1, ptr %{name}'))}, ptr %{name}")
 
@@ -593,6 +592,25 @@ def _look(m: Needs, f: Fn, s: Shared, offset: str) -> tuple[str, str]:
 
     f.repeat(str(LANES // _AT_ONCE), turn)
     return f.let("load i1, ptr %late"), f.let("load i1, ptr %news")
+
+
+def _known_reader(m: Needs, f: Fn, s: Shared, tag: Callable[[str], str], at: str, lane: str) -> str:
+    """Whether another read by a lane changes no tag: several have read before, or it alone, whose site is replaced; and
+    with vector clocks this warp has."""
+    reader, site = tag(s.rtag), tag(s.rinsn)
+    several = f.let(f"icmp eq i32 {reader}, {f.let(f'or i32 {s.mine}, {L.SEVERAL_LANES}')}")
+    many = f.let(f"or i32 {f.get('%ctx', Context, 'etag')}, {L.MANY_WARPS}")
+    known = f.let(f"or i1 {several}, {f.let(f'icmp eq i32 {reader}, {many}')}")
+    same_lane = f.let(f"icmp eq i32 {f.let(f'and i32 {site}, {LANES - 1}')}, {lane}")
+    again = f.let(f"and i1 {same_lane}, {f.let(f'icmp eq i32 {reader}, {s.mine}')}")
+    now = f.let(f"or i32 {f.let('shl i32 %insn, 5')}, {lane}")
+    p = f.let(f"getelementptr i8, ptr {s.rinsn}, i32 {at}")
+    f(f"  store i32 {f.let(f'select i1 {again}, i32 {now}, i32 {site}')}, ptr {p}")
+    known = f.let(f"or i1 {known}, {again}")
+    if not m.exact:
+        return known
+    table = clocks.reads_of(f, "rclock", f.get("%warp", Warp, "number", constant=True))
+    return f.let(f"and i1 {known}, {f.let(f'icmp eq i32 {tag(table)}, {s.mine}')}")
 
 
 # -- one lane
