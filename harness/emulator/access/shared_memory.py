@@ -499,7 +499,7 @@ def _gather(m: Needs, f: Fn, nbytes: int, store: bool, ordered: bool) -> None:
     settled, ask = f.new_label(), f.new_label()
     if not store:
         _few_words(m, f, s, offset)
-        late, news = _look(m, f, s, offset)
+        values, late, news, replaced = _look(m, f, s, q, offset)
     else:
         late = q.some(q.both(q.late(store, gather), mask))
     f(f"  br i1 {late}, label %{ask}, label %{settled}, !prof !0\n{ask}:")
@@ -516,14 +516,23 @@ def _gather(m: Needs, f: Fn, nbytes: int, store: bool, ordered: bool) -> None:
         scatter(s.wtag, mine, mask)
         scatter(s.memory, f.let("load <32 x i32>, ptr %res, align 4"), mask)
     else:
-        store_where(f, LANES, 32, f.let("load <32 x i32>, ptr %words, align 64"), "%res", 4, mask)
-
-        def note(lane: str) -> None:
-            at = f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr %offsets, i32 {lane}')}")
-            _note_lane(m, f, s, f.let(f"lshr i32 {at}, 2"), lane, 1)
-
-        f.when(news, lambda: f.each_lane("%mask", note))
+        store_where(f, LANES, 32, values, "%res", 4, mask)
+        _note_scattered(m, f, s, news, replaced)
     f(f"  ret i1 true\n{lanes}:")
+
+
+def _note_scattered(m: Needs, f: Fn, s: Shared, news: str, replaced: str) -> None:
+    """Tell the shadow of scattered words that these lanes have read them."""
+
+    def at(lane: str) -> str:
+        return f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr %at_offsets, i32 {lane}')}")
+
+    def replace(lane: str) -> None:
+        site = f.let(f"or i32 {f.let('shl i32 %insn, 5')}, {lane}")
+        f(f"  store i32 {site}, ptr {f.let(f'getelementptr i8, ptr {s.rinsn}, i32 {at(lane)}')}")
+
+    f.each_lane(replaced, replace)
+    f.each_lane(news, lambda lane: _note_lane(m, f, s, f.let(f"lshr i32 {at(lane)}, 2"), lane, 1))
 
 
 def _few_words(m: Needs, f: Fn, s: Shared, offset: str) -> None:
@@ -560,57 +569,49 @@ def _word(m: Needs) -> str:
     return need(m, "shared_word", build)
 
 
-_AT_ONCE = 4  # lanes in a turn of the loop that looks at scattered words
+_AT_ONCE = 4  # lanes in a turn of the loop that collects scattered words
 
 
-def _look(m: Needs, f: Fn, s: Shared, offset: str) -> tuple[str, str]:
-    """Fill %words with the words at these offsets; (whether the floor leaves any of them unsettled, whether the shadow
-    must be told of the reads). One by one: many processors take longer for gathers."""
-    f.lines.insert(2, "  %words = alloca <32 x i32>\n  %offsets = alloca <32 x i32>\n  %late = alloca i1\n  %news = alloca i1")
+def _collect(f: Fn, offset: str, arrays: dict[str, str]) -> dict[str, str]:
+    """What arrays of words have at the running lanes' byte offsets; idle lanes repeat the first of them. One by one:
+    many processors take longer for a gather."""
     idle = splat(f, f.let(f"extractelement <32 x i32> {offset}, i32 {first_lane(f)}"), "i32")
     running = f.let("bitcast i32 %mask to <32 x i1>")
     safe = f.let(f"select <32 x i1> {running}, <32 x i32> {offset}, <32 x i32> {idle}")
-    f(f"  store <32 x i32> {safe}, ptr %offsets\n  store i1 false, ptr %late\n  store i1 false, ptr %news")
-    span = f.let(f"sub i32 {s.floor}, {s.start}")
-
-    def word(lane: str) -> None:
-        at = f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr %offsets, i32 {lane}')}")
-
-        def tag(base: str) -> str:
-            return f.let(f"load i32, ptr {f.let(f'getelementptr i8, ptr {base}, i32 {at}')}")
-
-        f(f"  store i32 {tag(s.memory)}, ptr {f.let(f'getelementptr i32, ptr %words, i32 {lane}')}")
-        past = f.let(f"icmp uge i32 {f.let(f'sub i32 {tag(s.wtag)}, {s.start}')}, {span}")
-        fresh = f.let(f"xor i1 {_known_reader(m, f, s, tag, at, lane)}, true")
-        for name, value in (("late", past), ("news", fresh)):
-            f(f"  store i1 {f.let(f'or i1 {value}, ' + f.let(f'load i1, ptr %{name}'))}, ptr %{name}")
+    for name in ("offsets", *arrays):
+        f.lines.insert(2, f"  %at_{name} = alloca <32 x i32>, align 128")
+    f(f"  store <32 x i32> {safe}, ptr %at_offsets, align 128")
 
     def turn(k: str) -> None:
         start = f.let(f"mul i32 {k}, {_AT_ONCE}")
         for j in range(_AT_ONCE):
-            word(f.let(f"add i32 {start}, {j}") if j else start)
+            lane = f.let(f"add i32 {start}, {j}") if j else start
+            at = f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr %at_offsets, i32 {lane}')}")
+            for name, base in arrays.items():
+                word = f.let(f"load i32, ptr {f.let(f'getelementptr i8, ptr {base}, i32 {at}')}")
+                f(f"  store i32 {word}, ptr {f.let(f'getelementptr i32, ptr %at_{name}, i32 {lane}')}")
 
     f.repeat(str(LANES // _AT_ONCE), turn)
-    return f.let("load i1, ptr %late"), f.let("load i1, ptr %news")
+    return {name: f.let(f"load <32 x i32>, ptr %at_{name}, align 128") for name in arrays}
 
 
-def _known_reader(m: Needs, f: Fn, s: Shared, tag: Callable[[str], str], at: str, lane: str) -> str:
-    """Whether another read by a lane changes no tag: several have read before, or it alone, whose site is replaced; and
-    with vector clocks this warp has."""
-    reader, site = tag(s.rtag), tag(s.rinsn)
-    several = f.let(f"icmp eq i32 {reader}, {f.let(f'or i32 {s.mine}, {L.SEVERAL_LANES}')}")
-    many = f.let(f"or i32 {f.get('%ctx', Context, 'etag')}, {L.MANY_WARPS}")
-    known = f.let(f"or i1 {several}, {f.let(f'icmp eq i32 {reader}, {many}')}")
-    same_lane = f.let(f"icmp eq i32 {f.let(f'and i32 {site}, {LANES - 1}')}, {lane}")
-    again = f.let(f"and i1 {same_lane}, {f.let(f'icmp eq i32 {reader}, {s.mine}')}")
-    now = f.let(f"or i32 {f.let('shl i32 %insn, 5')}, {lane}")
-    p = f.let(f"getelementptr i8, ptr {s.rinsn}, i32 {at}")
-    f(f"  store i32 {f.let(f'select i1 {again}, i32 {now}, i32 {site}')}, ptr {p}")
-    known = f.let(f"or i1 {known}, {again}")
-    if not m.exact:
-        return known
-    table = clocks.reads_of(f, "rclock", f.get("%warp", Warp, "number", constant=True))
-    return f.let(f"and i1 {known}, {f.let(f'icmp eq i32 {tag(table)}, {s.mine}')}")
+def _look(m: Needs, f: Fn, s: Shared, q: _Asked, offset: str) -> tuple[str, str, str, str]:
+    """Scattered words: (their values, whether the floor leaves any of them unsettled, the lanes of which the shadow
+    must be told, and those of which only the site is to be replaced)."""
+    arrays = {"memory": s.memory, "wtag": s.wtag, "rtag": s.rtag, "rinsn": s.rinsn}
+    if m.exact:
+        arrays["rclock"] = clocks.reads_of(f, "rclock", f.get("%warp", Warp, "number", constant=True))
+    found = _collect(f, offset, arrays)
+    late = q.some(q.late(False, lambda base: found["wtag"]))
+    several = q.test("eq", found["rtag"], q.splat(f.let(f"or i32 {s.mine}, {L.SEVERAL_LANES}")))
+    many = q.test("eq", found["rtag"], q.splat(f.let(f"or i32 {f.get('%ctx', Context, 'etag')}, {L.MANY_WARPS}")))
+    again = q.both(q.test("eq", found["rtag"], q.splat(s.mine)), q.same_lane(found["rtag"], found["rinsn"]))
+    known = q.both(q.both(several, many, "or"), again, "or")
+    if m.exact:
+        known = q.both(known, q.test("eq", found["rclock"], q.splat(s.mine)))
+    other = q.both(again, q.test("ne", found["rinsn"], _sites(f, 1)))
+    replaced = f.let(f"and i32 {f.let(f'bitcast {q.b} {q.both(other, known)} to i32')}, %mask")
+    return found["memory"], late, missing(f, known), replaced
 
 
 # -- one lane
