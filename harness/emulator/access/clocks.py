@@ -64,7 +64,8 @@ def address_clock(f: Fn, address: str) -> str:
 
 def reads_of(f: Fn, name: str, warp: str) -> str:
     """Pointer to what a warp has in a table of last reads (Context.rclock, rsite): an entry for each granule."""
-    base, size = f.get("%ctx", Context, name, pointer=True, constant=True), f.get("%ctx", Context, "shadow_bytes", constant=True)
+    base = f.get("%ctx", Context, name, pointer=True, constant=True)
+    size = f.get("%ctx", Context, "shadow_bytes", constant=True)
     offset = f.let(f"mul i64 {size}, {f.let(f'zext i32 {warp} to i64')}")
     return f.let(f"getelementptr i8, ptr {base}, i64 {offset}")
 

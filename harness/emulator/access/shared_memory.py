@@ -220,23 +220,13 @@ def shared_v(m: Needs, name: str, nbytes: int, n: int, store: bool, ordered: boo
 def _line(m: Needs, f: Fn, s: Shared, start: str, per_lane: int, store: bool) -> str:
     """Shadow of consecutive granules: whether all is well; updated if so."""
     width = LANES * per_lane
-    t, b = f"<{width} x i32>", f"<{width} x i1>"
     mask = lane_mask(f, per_lane)
     g = s.granule_of(f, start)
 
     def at(base: str) -> str:
         return f.let(f"getelementptr i32, ptr {base}, i32 {g}")
 
-    writer = load_where(f, width, 32, at(s.wtag), 4, mask)
-    if store:
-        reader = load_where(f, width, 32, at(s.rtag), 4, mask)
-        last = f.let(f"call {t} @llvm.umax.v{width}i32({t} {writer}, {t} {reader})")
-        late = f.let(f"icmp uge {t} {last}, {splat_n(f, s.floor, width)}")
-    else:
-        since = f.let(f"sub {t} {writer}, {splat_n(f, s.start, width)}")
-        late = f.let(f"icmp uge {t} {since}, {splat_n(f, f.let(f'sub i32 {s.floor}, {s.start}'), width)}")
-        late = f.let(f"and {b} {late}, {mask}")
-    settled = f.let(f"icmp eq i{width} {f.let(f'bitcast {b} {late} to i{width}')}, 0")
+    settled = line_settled(f, s, g, per_lane, store)
     ask, go = f.new_label(), f.new_label()
     here = f.new_label()
     f(f"  br label %{here}\n{here}:\n  br i1 {settled}, label %{go}, label %{ask}, !prof !2\n{ask}:")
@@ -247,7 +237,7 @@ def _line(m: Needs, f: Fn, s: Shared, start: str, per_lane: int, store: bool) ->
     def update() -> None:
         if store:
             store_where(f, width, 32, splat_n(f, s.mine, width), at(s.wtag), 4, mask)
-            store_where(f, width, 32, _sites(f, per_lane), at(s.winsn), 4, mask)
+            store_where(f, width, 32, sites_of(f, per_lane), at(s.winsn), 4, mask)
         else:
             _note_line(m, f, s, g, per_lane, mask)
 
@@ -255,7 +245,24 @@ def _line(m: Needs, f: Fn, s: Shared, start: str, per_lane: int, store: bool) ->
     return clean
 
 
-def _sites(f: Fn, per_lane: int) -> str:
+def line_settled(f: Fn, s: Shared, g: str, per_lane: int, store: bool) -> str:
+    """Whether the floor settles an access of consecutive granules from g on by the running lanes."""
+    width = LANES * per_lane
+    t, b = f"<{width} x i32>", f"<{width} x i1>"
+    mask = lane_mask(f, per_lane)
+    tags = [s.wtag, s.rtag] if store else [s.wtag]
+    loaded = [load_where(f, width, 32, f.let(f"getelementptr i32, ptr {base}, i32 {g}"), 4, mask) for base in tags]
+    if store:
+        last = f.let(f"call {t} @llvm.umax.v{width}i32({t} {loaded[0]}, {t} {loaded[1]})")
+        late = f.let(f"icmp uge {t} {last}, {splat_n(f, s.floor, width)}")
+    else:
+        since = f.let(f"sub {t} {loaded[0]}, {splat_n(f, s.start, width)}")
+        late = f.let(f"icmp uge {t} {since}, {splat_n(f, f.let(f'sub i32 {s.floor}, {s.start}'), width)}")
+        late = f.let(f"and {b} {late}, {mask}")
+    return f.let(f"icmp eq i{width} {f.let(f'bitcast {b} {late} to i{width}')}, 0")
+
+
+def sites_of(f: Fn, per_lane: int) -> str:
     """instruction << 5 | lane for each granule of consecutive accesses."""
     width = LANES * per_lane
     insn = splat_n(f, f.let("shl i32 %insn, 5"), width)
@@ -279,14 +286,14 @@ def _note_line(m: Needs, f: Fn, s: Shared, g: str, per_lane: int, mask: str) -> 
     again, fresh, on = f.new_label(), f.new_label(), f.new_label()
     f(f"  br i1 {some}, label %{again}, label %{fresh}\n{again}:\n  {others}\n  br label %{on}\n{fresh}:")
     store_where(f, width, 32, splat_n(f, s.mine, width), at(s.rtag), 4, mask)
-    store_where(f, width, 32, _sites(f, per_lane), at(s.rinsn), 4, mask)
+    store_where(f, width, 32, sites_of(f, per_lane), at(s.rinsn), 4, mask)
     f(f"  br label %{on}\n{on}:")
 
 
 def _note_line_in_table(f: Fn, s: Shared, g: str, per_lane: int, mask: str) -> None:
     """With vector clocks: this warp's last read of consecutive granules."""
     width, number = LANES * per_lane, f.get("%warp", Warp, "number", constant=True)
-    for name, value in (("rclock", splat_n(f, s.mine, width)), ("rsite", _sites(f, per_lane))):
+    for name, value in (("rclock", splat_n(f, s.mine, width)), ("rsite", sites_of(f, per_lane))):
         base = clocks.reads_of(f, name, number)
         store_where(f, width, 32, value, f.let(f"getelementptr i32, ptr {base}, i32 {g}"), 4, mask)
 
@@ -331,7 +338,8 @@ class _Asked:
         """Which granules the floor does not settle."""
         writer = load(self.s.wtag)
         if store:
-            last = self.f.let(f"call {self.t} @llvm.umax.v{self.width}i32({self.t} {writer}, {self.t} {load(self.s.rtag)})")
+            operands = f"{self.t} {writer}, {self.t} {load(self.s.rtag)}"
+            last = self.f.let(f"call {self.t} @llvm.umax.v{self.width}i32({operands})")
             return self.test("uge", last, self.splat(self.s.floor))
         since = self.f.let(f"sub {self.t} {writer}, {self.splat(self.s.start)}")
         return self.test("uge", since, self.splat(self.f.let(f"sub i32 {self.s.floor}, {self.s.start}")))
@@ -435,16 +443,18 @@ def _second_look(q: _Asked, s: Shared, store: bool, load: Callable[[str], str]) 
 
 def _read_by_others(f: Fn, q: _Asked, load: Callable[[str], str]) -> str:
     """Which granules every warp's last read of is ordered before this write; `load` reads from a warp's table."""
-    f.lines.insert(2, f"  %late = alloca {q.t}")
-    f(f"  store {q.t} zeroinitializer, ptr %late")
+    f.n += 1
+    any_late = f"%late{f.n}"
+    f.lines.insert(2, f"  {any_late} = alloca {q.t}")
+    f(f"  store {q.t} zeroinitializer, ptr {any_late}")
 
     def warp(k: str) -> None:
         bound = f.let(f"load i32, ptr {f.at('%warp', Warp, 'vclock', k)}")
         late = f.let(f"zext {q.b} {q.test('uge', load(clocks.reads_of(f, 'rclock', k)), q.splat(bound))} to {q.t}")
-        f(f"  store {q.t} {f.let(f'or {q.t} {late}, ' + f.let(f'load {q.t}, ptr %late'))}, ptr %late")
+        f(f"  store {q.t} {f.let(f'or {q.t} {late}, ' + f.let(f'load {q.t}, ptr {any_late}'))}, ptr {any_late}")
 
     f.repeat(f.get("%ctx", Context, "nwarps", constant=True), warp)
-    return q.test("eq", f.let(f"load {q.t}, ptr %late"), "zeroinitializer")
+    return q.test("eq", f.let(f"load {q.t}, ptr {any_late}"), "zeroinitializer")
 
 
 def _readers(m: Needs, per_lane: int) -> str:
@@ -459,7 +469,7 @@ def _readers(m: Needs, per_lane: int) -> str:
         tag_at, site_at = (f.let(f"getelementptr i32, ptr {base}, i32 %g") for base in (s.rtag, s.rinsn))
         tags, where, _ = q.read_again(*(load_where(f, q.width, 32, p, 4, mask) for p in (tag_at, site_at)))
         store_where(f, q.width, 32, tags, tag_at, 4, mask)
-        store_where(f, q.width, 32, _sites(f, per_lane), site_at, 4, q.both(where, mask))
+        store_where(f, q.width, 32, sites_of(f, per_lane), site_at, 4, q.both(where, mask))
         f("  ret void")
         return f.text()
 
@@ -509,7 +519,7 @@ def _gather(m: Needs, f: Fn, nbytes: int, store: bool, ordered: bool) -> None:
     f(f"  br i1 {f.let(f'icmp eq i32 {missing(f, fine)}, 0')}, label %{settled}, label %{lanes}\n{settled}:")
     if store:
         # Lanes that meet in one word leave one site there: the others see that it is not theirs.
-        sites = _sites(f, 1)
+        sites = sites_of(f, 1)
         scatter(s.winsn, sites, mask)
         apart = f.let(f"icmp eq <32 x i32> {gather(s.winsn)}, {sites}")
         f(f"  br i1 {f.let(f'icmp eq i32 {missing(f, apart)}, 0')}, label %{go}, label %{lanes}\n{go}:")
@@ -563,7 +573,7 @@ def _word(m: Needs) -> str:
         f("entry:")
         s = Shared(f, m)
         _uniform_load(m, f, s, s.granule_of(f, "%a"))
-        f(f"  ret i32 {f.let(f'load i32, ptr ' + f.let(f'getelementptr i8, ptr {s.memory}, i32 %a'))}")
+        f(f"  ret i32 {f.let('load i32, ptr ' + f.let(f'getelementptr i8, ptr {s.memory}, i32 %a'))}")
         return f.text()
 
     return need(m, "shared_word", build)
@@ -609,7 +619,7 @@ def _look(m: Needs, f: Fn, s: Shared, q: _Asked, offset: str) -> tuple[str, str,
     known = q.both(q.both(several, many, "or"), again, "or")
     if m.exact:
         known = q.both(known, q.test("eq", found["rclock"], q.splat(s.mine)))
-    other = q.both(again, q.test("ne", found["rinsn"], _sites(f, 1)))
+    other = q.both(again, q.test("ne", found["rinsn"], sites_of(f, 1)))
     replaced = f.let(f"and i32 {f.let(f'bitcast {q.b} {q.both(other, known)} to i32')}, %mask")
     return found["memory"], late, missing(f, known), replaced
 
@@ -641,7 +651,7 @@ def _note_lane(m: Needs, f: Fn, s: Shared, g: str, lane: str, count: int) -> Non
     f.when(q.some(q.test("ne", reader, many)), note)
 
 
-def _lane_settled(m: Needs, f: Fn, s: Shared, g: str, lane: str, count: int, store: bool) -> str:
+def lane_settled(m: Needs, f: Fn, s: Shared, g: str, lane: str, count: int, store: bool) -> str:
     """Whether one lane's access of `count` granules from g on is in order, as far as can be told at a glance."""
     t, q = f"<{count} x i32>", _Asked(f, s, count, m.exact, lane)
 
@@ -651,9 +661,13 @@ def _lane_settled(m: Needs, f: Fn, s: Shared, g: str, lane: str, count: int, sto
     late = q.some(q.late(store, load))
     here, ask, on = (f.new_label() for _ in range(3))
     f(f"  br label %{here}\n{here}:\n  br i1 {late}, label %{ask}, label %{on}, !prof !0\n{ask}:")
-    fine = f.let(f"xor i1 {q.some(q.both(_second_look(q, s, store, load), 'splat (i1 true)', 'xor'))}, true")
-    f(f"  br label %{on}\n{on}:")
-    return f.let(f"phi i1 [ true, %{here} ], [ {fine}, %{ask} ]")
+    ordered = _second_look(q, s, store, load)
+    if store and m.exact:
+        ordered = q.both(ordered, _read_by_others(f, q, load))
+    fine = f.let(f"xor i1 {q.some(q.both(ordered, 'splat (i1 true)', 'xor'))}, true")
+    asked = f.new_label()
+    f(f"  br label %{asked}\n{asked}:\n  br label %{on}\n{on}:")
+    return f.let(f"phi i1 [ true, %{here} ], [ {fine}, %{asked} ]")
 
 
 def _lane(m: Needs, f: Fn, lane: str, a: str, places: list[str], nbytes: int, store: bool, ordered: bool) -> None:
@@ -663,15 +677,15 @@ def _lane(m: Needs, f: Fn, lane: str, a: str, places: list[str], nbytes: int, st
     reject(m, f, within(f, a, total, size, total, a), lane, a, total)
     first = s.granule_of(f, f.let(f"trunc i64 {a} to i32"))
     target = f.let(f"getelementptr i8, ptr {s.memory}, i64 {a}")
-    if ordered or (store and m.exact):
+    if ordered:
         _check_lane(m, f, s, first, lane, target, places, nbytes, store, ordered)
     else:
         count = _granules(m, total)
         at_once, one_by_one, on = (f.new_label() for _ in range(3))
-        settled = _lane_settled(m, f, s, first, lane, count, store)
+        settled = lane_settled(m, f, s, first, lane, count, store)
         f(f"  br i1 {settled}, label %{at_once}, label %{one_by_one}, !prof !2\n{at_once}:")
         if store:
-            _mark_lane(f, s, first, lane, count, s.mine)
+            mark_lane(f, s, first, lane, count, s.mine)
         else:
             _note_lane(m, f, s, first, lane, count)
         f(f"  br label %{on}\n{one_by_one}:")
@@ -684,7 +698,7 @@ def _lane(m: Needs, f: Fn, lane: str, a: str, places: list[str], nbytes: int, st
         f(f"  store i{bits} {f.let(f'load i{bits}, ptr {source}, align {nbytes}')}, ptr {to}, align {nbytes}")
 
 
-def _mark_lane(f: Fn, s: Shared, g: str, lane: str, count: int, tag: str) -> None:
+def mark_lane(f: Fn, s: Shared, g: str, lane: str, count: int, tag: str) -> None:
     """A lane has written `count` granules from g on."""
     site = f.let(f"or i32 {f.let('shl i32 %insn, 5')}, {lane}")
     for base, value in ((s.wtag, tag), (s.winsn, site)):
