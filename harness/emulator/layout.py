@@ -108,7 +108,7 @@ class CopyRecord(c.Structure):
     """A cp.async under way."""
 
     _fields_ = [
-        ("data", c.c_uint32 * (4 * LANES)),  # word k of lane l at k * 32 + l
+        ("data", c.c_uint32 * (4 * LANES)),  # word k of lane l at l * words + k
         ("target", c.c_uint32 * LANES),  # byte offset in shared memory
         ("group", c.c_uint32 * LANES),  # number of the thread's group that it belongs to
         ("mask", c.c_uint32),  # lanes whose copy is still under way

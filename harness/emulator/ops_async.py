@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.emulator import access, traffic
-from harness.emulator.access import bulk, copies, mbarriers
+from harness.emulator.access import bulk, copies, mbarriers, need
 from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.ops_memory import address_of, result_buffer
@@ -78,13 +78,9 @@ def _read(lo: Emitter, i: Ins, source: str, lanes: str, data: str, byte: int, nb
     lo.emit(f"br i1 {lo.let(f'icmp ne i32 {lanes}, 0')}, label %{do}, label %{on}")
     lo.label(do)
     a = lo.let(f"add <32 x i64> {source}, splat (i64 {byte})") if byte else source
-    res = result_buffer(lo)
-    h = access.slow(lo, "global", nbytes, n, store=False)
-    operands = f"ptr %ctx, ptr %warp, <32 x i64> {a}, i32 {lanes}, i32 {lo.number(i)}, ptr {res}"
-    lo.go_on_if(lo.let(f"call i1 @{h}({operands})"))
+    values = _values(lo, i, a, lanes, nbytes, n)
     where = lo.let(f"bitcast i32 {lanes} to <32 x i1>")
-    for k in range(n):
-        new = lo.let(f"load <32 x i{8 * nbytes}>, ptr {_row(lo, res, 32 * nbytes * k)}, align 4")
+    for k, new in enumerate(values):
         p = _row(lo, data, 128 * (k + byte // 4))
         old = lo.let(f"load <32 x i32>, ptr {p}, align 64")
         if nbytes == 1:
@@ -94,6 +90,21 @@ def _read(lo: Emitter, i: Ins, source: str, lanes: str, data: str, byte: int, nb
         lo.emit(f"store <32 x i32> {value}, ptr {p}, align 64")
     lo.emit(f"br label %{on}")
     lo.label(on)
+
+
+def _values(lo: Emitter, i: Ins, a: str, lanes: str, nbytes: int, n: int) -> list[str]:
+    """n values a lane from global memory; single bytes are read out of line."""
+    res, kind = result_buffer(lo), access.values_type(8 * nbytes, n, vector=True)
+    operands = f"ptr %ctx, ptr %warp, <32 x i64> {a}, i32 {lanes}, i32 {lo.number(i)}, ptr {res}"
+    if nbytes < 4:
+        h = access.slow(lo, "global", nbytes, n, store=False)
+        lo.go_on_if(lo.let(f"call i1 @{h}({operands})"))
+        rows = (_row(lo, res, 32 * nbytes * k) for k in range(n))
+        return [lo.let(f"load <32 x i{8 * nbytes}>, ptr {row}, align 4") for row in rows]
+    h = need(lo, f"global_ld_v_{nbytes}x{n}", lambda m, name: access.global_v(m, name, nbytes, n, store=False))
+    found = lo.let(f"call {kind} @{h}({operands})")
+    lo.go_on_if(lo.let(f"extractvalue {kind} {found}, {n}"))
+    return [lo.let(f"extractvalue {kind} {found}, {k}") for k in range(n)]
 
 
 def _commit(lo: Emitter, i: Ins) -> None:

@@ -62,6 +62,14 @@ def address_clock(f: Fn, address: str) -> str:
     return f.let(f"getelementptr [{CLOCK_BYTES} x i8], ptr {base}, i64 {f.let(f'add i64 {slot}, {L.MAX_BARRIERS}')}")
 
 
+def reads_of(f: Fn, name: str, warp: str) -> str:
+    """Pointer to what a warp has in a table of last reads (Context.rclock, rsite): an entry for each granule."""
+    base = f.get("%ctx", Context, name, pointer=True, constant=True)
+    size = f.get("%ctx", Context, "shadow_bytes", constant=True)
+    offset = f.let(f"mul i64 {size}, {f.let(f'zext i32 {warp} to i64')}")
+    return f.let(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+
 def tick(f: Fn) -> str:
     """Move the block's clock on; its new value."""
     now = f.let(f"add i32 {f.get('%ctx', Context, 'etag')}, {L.CLOCK_STEP}")

@@ -61,11 +61,9 @@ class Granule:
         other = f.let(f"and i1 {same}, {f.let('xor i1 %single, true')}")
         return f.let(f"select i1 {other}, i32 {last}, i32 %lane")
 
-    def row(self, name: str) -> str:
-        """The granule's row in the table of each warp's reads."""
-        base = self.f.get("%ctx", Context, name, pointer=True)
-        wide = self.f.let("zext i32 %g to i64")
-        return self.f.let(f"getelementptr [{clocks.CLOCK_BYTES} x i8], ptr {base}, i64 {wide}")
+    def read_by(self, name: str, warp: str) -> str:
+        """Pointer to what the tables of last reads have on a warp and this granule."""
+        return self.f.let(f"getelementptr i32, ptr {clocks.reads_of(self.f, name, warp)}, i32 %g")
 
 
 def _function(m: Needs, name: str, extra: str = "") -> tuple[Fn, Granule]:
@@ -168,7 +166,7 @@ def _own_read(f: Fn, g: Granule, old: str, site: str) -> tuple[str, str]:
 def _note_in_table(f: Fn, g: Granule) -> None:
     number = f.get("%warp", Warp, "number")
     for name, value in (("rclock", g.mine), ("rsite", g.site)):
-        f(f"  store i32 {value}, ptr {f.let(f'getelementptr i32, ptr {g.row(name)}, i32 {number}')}")
+        f(f"  store i32 {value}, ptr {g.read_by(name, number)}")
 
 
 def write(m: Needs) -> str:
@@ -206,20 +204,27 @@ def _late_readers(f: Fn, g: Granule, tag: str) -> None:
     f.when(bad, lambda: g.report(L.H_RACE_READ, tag, site), likely=False)
     if not g.m.exact:
         return
-    tags, bounds = clocks.read(f, g.row("rclock")), clocks.read(f, f.at("%warp", Warp, "vclock"))
-    bad_lanes = f.let(f"icmp uge {clocks.VECTOR} {tags}, {bounds}")
-    bad = f.let(f"bitcast <{LANES} x i1> {bad_lanes} to i32")
 
-    def report_other() -> None:
-        which = f.let(f"call i32 @llvm.cttz.i32(i32 {bad}, i1 false)")
-        g.report(L.H_RACE_READ, *_table_entry(f, g, which))
+    def other(warp: str) -> None:
+        tag = g.load(g.read_by("rclock", warp))
+        late = f.let(f"icmp uge i32 {tag}, {g.load(f.at('%warp', Warp, 'vclock', warp))}")
+        fresh = f.let(f"icmp eq i32 {g.load('%found')}, -1")
 
-    f.when(f.let(f"icmp ne i32 {bad}, 0"), report_other, likely=False)
+        def note() -> None:
+            f(f"  store i32 {warp}, ptr %found")
+
+        f.when(f.let(f"and i1 {late}, {fresh}"), note, likely=False)
+
+    f.lines.insert(2, "  %found = alloca i32")
+    f("  store i32 -1, ptr %found")
+    f.repeat(f.get("%ctx", Context, "nwarps"), other)
+    which = g.load("%found")
+    f.when(f.let(f"icmp ne i32 {which}, -1"), lambda: g.report(L.H_RACE_READ, *_table_entry(f, g, which)), likely=False)
 
 
 def _table_entry(f: Fn, g: Granule, warp: str) -> tuple[str, str]:
     """(tag, site) of a warp's last read."""
-    tag, site = (g.load(f.let(f"getelementptr i32, ptr {g.row(name)}, i32 {warp}")) for name in ("rclock", "rsite"))
+    tag, site = (g.load(g.read_by(name, warp)) for name in ("rclock", "rsite"))
     return tag, site
 
 

@@ -161,11 +161,10 @@ def _note_uniform_reader(m: Needs, f: Fn, s: Shared, g: str) -> None:
 def _note_in_table(f: Fn, g: str) -> None:
     """With vector clocks: this warp's last read of the granule."""
     number = f.get("%warp", Warp, "number", constant=True)
-    row = f.let(f"add i32 {f.let(f'mul i32 {g}, {LANES}')}, {number}")
     site = f.let(f"or i32 {f.let('shl i32 %insn, 5')}, {first_lane(f)}")
     for name, value in (("rclock", f.get("%warp", Warp, "mine")), ("rsite", site)):
-        base = f.get("%ctx", Context, name, pointer=True, constant=True)
-        f(f"  store i32 {value}, ptr {f.let(f'getelementptr i32, ptr {base}, i32 {row}')}")
+        base = clocks.reads_of(f, name, number)
+        f(f"  store i32 {value}, ptr {f.let(f'getelementptr i32, ptr {base}, i32 {g}')}")
 
 
 def _uniform_store(m: Needs, f: Fn, s: Shared, g: str, differs: str) -> None:
@@ -221,23 +220,13 @@ def shared_v(m: Needs, name: str, nbytes: int, n: int, store: bool, ordered: boo
 def _line(m: Needs, f: Fn, s: Shared, start: str, per_lane: int, store: bool) -> str:
     """Shadow of consecutive granules: whether all is well; updated if so."""
     width = LANES * per_lane
-    t, b = f"<{width} x i32>", f"<{width} x i1>"
     mask = lane_mask(f, per_lane)
     g = s.granule_of(f, start)
 
     def at(base: str) -> str:
         return f.let(f"getelementptr i32, ptr {base}, i32 {g}")
 
-    writer = load_where(f, width, 32, at(s.wtag), 4, mask)
-    if store:
-        reader = load_where(f, width, 32, at(s.rtag), 4, mask)
-        last = f.let(f"call {t} @llvm.umax.v{width}i32({t} {writer}, {t} {reader})")
-        late = f.let(f"icmp uge {t} {last}, {splat_n(f, s.floor, width)}")
-    else:
-        since = f.let(f"sub {t} {writer}, {splat_n(f, s.start, width)}")
-        late = f.let(f"icmp uge {t} {since}, {splat_n(f, f.let(f'sub i32 {s.floor}, {s.start}'), width)}")
-        late = f.let(f"and {b} {late}, {mask}")
-    settled = f.let(f"icmp eq i{width} {f.let(f'bitcast {b} {late} to i{width}')}, 0")
+    settled = line_settled(f, s, g, per_lane, store)
     ask, go = f.new_label(), f.new_label()
     here = f.new_label()
     f(f"  br label %{here}\n{here}:\n  br i1 {settled}, label %{go}, label %{ask}, !prof !2\n{ask}:")
@@ -248,7 +237,7 @@ def _line(m: Needs, f: Fn, s: Shared, start: str, per_lane: int, store: bool) ->
     def update() -> None:
         if store:
             store_where(f, width, 32, splat_n(f, s.mine, width), at(s.wtag), 4, mask)
-            store_where(f, width, 32, _sites(f, per_lane), at(s.winsn), 4, mask)
+            store_where(f, width, 32, sites_of(f, per_lane), at(s.winsn), 4, mask)
         else:
             _note_line(m, f, s, g, per_lane, mask)
 
@@ -256,7 +245,24 @@ def _line(m: Needs, f: Fn, s: Shared, start: str, per_lane: int, store: bool) ->
     return clean
 
 
-def _sites(f: Fn, per_lane: int) -> str:
+def line_settled(f: Fn, s: Shared, g: str, per_lane: int, store: bool) -> str:
+    """Whether the floor settles an access of consecutive granules from g on by the running lanes."""
+    width = LANES * per_lane
+    t, b = f"<{width} x i32>", f"<{width} x i1>"
+    mask = lane_mask(f, per_lane)
+    tags = [s.wtag, s.rtag] if store else [s.wtag]
+    loaded = [load_where(f, width, 32, f.let(f"getelementptr i32, ptr {base}, i32 {g}"), 4, mask) for base in tags]
+    if store:
+        last = f.let(f"call {t} @llvm.umax.v{width}i32({t} {loaded[0]}, {t} {loaded[1]})")
+        late = f.let(f"icmp uge {t} {last}, {splat_n(f, s.floor, width)}")
+    else:
+        since = f.let(f"sub {t} {loaded[0]}, {splat_n(f, s.start, width)}")
+        late = f.let(f"icmp uge {t} {since}, {splat_n(f, f.let(f'sub i32 {s.floor}, {s.start}'), width)}")
+        late = f.let(f"and {b} {late}, {mask}")
+    return f.let(f"icmp eq i{width} {f.let(f'bitcast {b} {late} to i{width}')}, 0")
+
+
+def sites_of(f: Fn, per_lane: int) -> str:
     """instruction << 5 | lane for each granule of consecutive accesses."""
     width = LANES * per_lane
     insn = splat_n(f, f.let("shl i32 %insn, 5"), width)
@@ -280,45 +286,63 @@ def _note_line(m: Needs, f: Fn, s: Shared, g: str, per_lane: int, mask: str) -> 
     again, fresh, on = f.new_label(), f.new_label(), f.new_label()
     f(f"  br i1 {some}, label %{again}, label %{fresh}\n{again}:\n  {others}\n  br label %{on}\n{fresh}:")
     store_where(f, width, 32, splat_n(f, s.mine, width), at(s.rtag), 4, mask)
-    store_where(f, width, 32, _sites(f, per_lane), at(s.rinsn), 4, mask)
+    store_where(f, width, 32, sites_of(f, per_lane), at(s.rinsn), 4, mask)
     f(f"  br label %{on}\n{on}:")
 
 
 def _note_line_in_table(f: Fn, s: Shared, g: str, per_lane: int, mask: str) -> None:
     """With vector clocks: this warp's last read of consecutive granules."""
-    width = LANES * per_lane
-    first = splat_n(f, g, width)
-    _scatter_in_table(f, s, width, f.let(f"add <{width} x i32> {first}, {iota('i32', 1, 1, width)}"), mask,
-                      _sites(f, per_lane))  # fmt: skip
+    width, number = LANES * per_lane, f.get("%warp", Warp, "number", constant=True)
+    for name, value in (("rclock", splat_n(f, s.mine, width)), ("rsite", sites_of(f, per_lane))):
+        base = clocks.reads_of(f, name, number)
+        store_where(f, width, 32, value, f.let(f"getelementptr i32, ptr {base}, i32 {g}"), 4, mask)
 
 
-def _scatter_in_table(f: Fn, s: Shared, width: int, granules: str, mask: str, sites: str) -> None:
-    number = splat_n(f, f.get("%warp", Warp, "number", constant=True), width)
-    row = f.let(f"mul <{width} x i32> {granules}, splat (i32 {LANES})")
-    row = f.let(f"add <{width} x i32> {row}, {number}")
-    mine = splat_n(f, s.mine, width)
-    tables = (f.get("%ctx", Context, name, pointer=True, constant=True) for name in ("rclock", "rsite"))
-    tags, places = (f.let(f"getelementptr i32, ptr {table}, <{width} x i32> {row}") for table in tables)
-    stale = f.let(f"icmp ne <{width} x i32> {gather_where(f, 32, tags, mask, mine, width)}, {mine}")
+def _scatter_in_table(f: Fn, s: Shared, granules: str, mask: str, sites: str) -> None:
+    """The same of scattered granules, one a lane."""
+    number, mine = f.get("%warp", Warp, "number", constant=True), splat(f, s.mine, "i32")
+
+    def pointers(name: str) -> str:
+        return f.let(f"getelementptr i32, ptr {clocks.reads_of(f, name, number)}, <32 x i32> {granules}")
+
+    tags = pointers("rclock")
+    stale = f.let(f"icmp ne <32 x i32> {gather_where(f, 32, tags, mask, mine)}, {mine}")
 
     def note() -> None:
-        scatter_where(f, 32, mine, tags, stale, width)
-        scatter_where(f, 32, sites, places, stale, width)
+        scatter_where(f, 32, mine, tags, stale)
+        scatter_where(f, 32, sites, pointers("rsite"), stale)
 
-    f.when(f.let(f"icmp ne i{width} {f.let(f'bitcast <{width} x i1> {stale} to i{width}')}, 0"), note)
+    f.when(f.let(f"icmp ne i32 {f.let(f'bitcast <32 x i1> {stale} to i32')}, 0"), note)
 
 
 class _Asked:
     """Tags and sites of some granules, one or more a lane, and what they say beside this warp's floor."""
 
-    def __init__(self, f: Fn, s: Shared, per_lane: int, exact: bool):
+    def __init__(self, f: Fn, s: Shared, per_lane: int, exact: bool, lane: str = ""):
+        """lane: the only one that is asked about, or all 32."""
         self.exact = exact
-        self.f, self.s, self.width, self.lanes = f, s, LANES * per_lane, iota("i32", 1, per_lane, LANES * per_lane)
+        self.f, self.s, self.width = f, s, per_lane if lane else LANES * per_lane
         self.t, self.b = f"<{self.width} x i32>", f"<{self.width} x i1>"
+        self.lanes = self.splat(lane) if lane else iota("i32", 1, per_lane, self.width)
         self.clock = f.let(f"and i32 {s.mine}, {-L.CLOCK_STEP}")
 
     def splat(self, value: str) -> str:
         return splat_n(self.f, value, self.width)
+
+    def some(self, which: str) -> str:
+        """Whether any of them holds."""
+        bits = self.f.let(f"bitcast {self.b} {which} to i{self.width}")
+        return self.f.let(f"icmp ne i{self.width} {bits}, 0")
+
+    def late(self, store: bool, load: Callable[[str], str]) -> str:
+        """Which granules the floor does not settle."""
+        writer = load(self.s.wtag)
+        if store:
+            operands = f"{self.t} {writer}, {self.t} {load(self.s.rtag)}"
+            last = self.f.let(f"call {self.t} @llvm.umax.v{self.width}i32({operands})")
+            return self.test("uge", last, self.splat(self.s.floor))
+        since = self.f.let(f"sub {self.t} {writer}, {self.splat(self.s.start)}")
+        return self.test("uge", since, self.splat(self.f.let(f"sub i32 {self.s.floor}, {self.s.start}")))
 
     def test(self, op: str, x: str, y: str) -> str:
         return self.f.let(f"icmp {op} {self.t} {x}, {y}")
@@ -392,8 +416,10 @@ def _second(m: Needs, per_lane: int, store: bool) -> str:
 
         fine = _second_look(q, s, store, load)
         if store and m.exact:
-            first = f.let(f"add {q.t} {splat_n(f, '%g', q.width)}, {iota('i32', 1, 1, q.width)}")
-            fine = q.both(fine, _read_by_others(f, q, first, mask))
+            def row(base: str) -> str:
+                return load_where(f, q.width, 32, f.let(f"getelementptr i32, ptr {base}, i32 %g"), 4, mask)
+
+            fine = q.both(fine, _read_by_others(f, q, row))
         bad = q.both(q.both(fine, "splat (i1 true)", "xor"), mask)
         bits = f.let(f"bitcast {q.b} {bad} to i{q.width}")
         f(f"  ret i1 {f.let(f'icmp eq i{q.width} {bits}, 0')}")
@@ -415,25 +441,20 @@ def _second_look(q: _Asked, s: Shared, store: bool, load: Callable[[str], str]) 
     return q.both(fine, read)
 
 
-def _read_by_others(f: Fn, q: _Asked, granules: str, mask: str) -> str:
-    """Which granules every other warp's last read of is ordered before this write."""
-    places, fine = f.let(f"alloca {q.t}"), f.let(f"alloca <{q.width} x i8>")
-    f(f"  store {q.t} {granules}, ptr {places}\n  store <{q.width} x i8> splat (i8 1), ptr {fine}")
-    bounds = clocks.read(f, f.at("%warp", Warp, "vclock"))
-    table = f.get("%ctx", Context, "rclock", pointer=True)
-    per_lane = q.width // LANES
+def _read_by_others(f: Fn, q: _Asked, load: Callable[[str], str]) -> str:
+    """Which granules every warp's last read of is ordered before this write; `load` reads from a warp's table."""
+    f.n += 1
+    any_late = f"%late{f.n}"
+    f.lines.insert(2, f"  {any_late} = alloca {q.t}")
+    f(f"  store {q.t} zeroinitializer, ptr {any_late}")
 
-    def lane(k: str) -> None:
-        for j in range(per_lane):
-            n = f.let(f"add i32 {f.let(f'mul i32 {k}, {per_lane}')}, {j}") if per_lane > 1 else k
-            g = f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr {places}, i32 {n}')}")
-            row = f.let(f"getelementptr [{clocks.CLOCK_BYTES} x i8], ptr {table}, i32 {g}")
-            late = f.let(f"icmp uge {clocks.VECTOR} {clocks.read(f, row)}, {bounds}")
-            none = f.let(f"icmp eq i32 {f.let(f'bitcast <{LANES} x i1> {late} to i32')}, 0")
-            f(f"  store i8 {f.let(f'zext i1 {none} to i8')}, ptr {f.let(f'getelementptr i8, ptr {fine}, i32 {n}')}")
+    def warp(k: str) -> None:
+        bound = f.let(f"load i32, ptr {f.at('%warp', Warp, 'vclock', k)}")
+        late = f.let(f"zext {q.b} {q.test('uge', load(clocks.reads_of(f, 'rclock', k)), q.splat(bound))} to {q.t}")
+        f(f"  store {q.t} {f.let(f'or {q.t} {late}, ' + f.let(f'load {q.t}, ptr {any_late}'))}, ptr {any_late}")
 
-    f.each_lane("%mask", lane)
-    return f.let(f"trunc <{q.width} x i8> {f.let(f'load <{q.width} x i8>, ptr {fine}')} to {q.b}")
+    f.repeat(f.get("%ctx", Context, "nwarps", constant=True), warp)
+    return q.test("eq", f.let(f"load {q.t}, ptr {any_late}"), "zeroinitializer")
 
 
 def _readers(m: Needs, per_lane: int) -> str:
@@ -448,7 +469,7 @@ def _readers(m: Needs, per_lane: int) -> str:
         tag_at, site_at = (f.let(f"getelementptr i32, ptr {base}, i32 %g") for base in (s.rtag, s.rinsn))
         tags, where, _ = q.read_again(*(load_where(f, q.width, 32, p, 4, mask) for p in (tag_at, site_at)))
         store_where(f, q.width, 32, tags, tag_at, 4, mask)
-        store_where(f, q.width, 32, _sites(f, per_lane), site_at, 4, q.both(where, mask))
+        store_where(f, q.width, 32, sites_of(f, per_lane), site_at, 4, q.both(where, mask))
         f("  ret void")
         return f.text()
 
@@ -486,55 +507,167 @@ def _gather(m: Needs, f: Fn, nbytes: int, store: bool, ordered: bool) -> None:
         scatter_where(f, 32, value, pointers(base), where)
 
     settled, ask = f.new_label(), f.new_label()
-    f(f"  br i1 {_below_floor(f, q, s, store, gather, mask)}, label %{settled}, label %{ask}, !prof !2\n{ask}:")
+    if not store:
+        _few_words(m, f, s, offset)
+        values, late, news, replaced = _look(m, f, s, q, offset)
+    else:
+        late = q.some(q.both(q.late(store, gather), mask))
+    f(f"  br i1 {late}, label %{ask}, label %{settled}, !prof !0\n{ask}:")
     fine = _second_look(q, s, store, gather)
     if store and m.exact:
-        fine = q.both(fine, _read_by_others(f, q, word, mask))
+        fine = q.both(fine, _read_by_others(f, q, gather))
     f(f"  br i1 {f.let(f'icmp eq i32 {missing(f, fine)}, 0')}, label %{settled}, label %{lanes}\n{settled}:")
-    sites = _sites(f, 1)
     if store:
         # Lanes that meet in one word leave one site there: the others see that it is not theirs.
+        sites = sites_of(f, 1)
         scatter(s.winsn, sites, mask)
         apart = f.let(f"icmp eq <32 x i32> {gather(s.winsn)}, {sites}")
         f(f"  br i1 {f.let(f'icmp eq i32 {missing(f, apart)}, 0')}, label %{go}, label %{lanes}\n{go}:")
         scatter(s.wtag, mine, mask)
         scatter(s.memory, f.let("load <32 x i32>, ptr %res, align 4"), mask)
     else:
-        store_where(f, LANES, 32, gather(s.memory), "%res", 4, mask)
-        if m.exact:
-            _scatter_in_table(f, s, LANES, word, mask, sites)
-        reader = gather(s.rtag)
-        several = q.test("eq", reader, q.splat(f.let(f"or i32 {s.mine}, {L.SEVERAL_LANES}")))
-        many = q.test("eq", reader, q.splat(f.let(f"or i32 {f.get('%ctx', Context, 'etag')}, {L.MANY_WARPS}")))
-        news = missing(f, q.both(several, many, "or"))
-        f.when(f.let(f"icmp ne i32 {news}, 0"),
-               lambda: _note_scattered(f, q, reader, gather(s.rinsn), mask, scatter, gather, s))  # fmt: skip
-        f(f"  br label %{go}\n{go}:")
+        store_where(f, LANES, 32, values, "%res", 4, mask)
+        _note_scattered(m, f, s, news, replaced)
     f(f"  ret i1 true\n{lanes}:")
 
 
-def _below_floor(f: Fn, q: _Asked, s: Shared, store: bool, gather: Callable[[str], str], mask: str) -> str:
-    """Whether the floor settles all running lanes; `gather` gives 0 for the others."""
-    writer = gather(s.wtag)
-    if store:
-        last = f.let(f"call {q.t} @llvm.umax.v32i32({q.t} {writer}, {q.t} {gather(s.rtag)})")
-        late = q.test("uge", last, q.splat(s.floor))
-    else:
-        since = f.let(f"sub {q.t} {writer}, {q.splat(s.start)}")
-        late = q.both(q.test("uge", since, q.splat(f.let(f"sub i32 {s.floor}, {s.start}"))), mask)
-    return f.let(f"icmp eq i32 {f.let(f'bitcast {q.b} {late} to i32')}, 0")
+def _note_scattered(m: Needs, f: Fn, s: Shared, news: str, replaced: str) -> None:
+    """Tell the shadow of scattered words that these lanes have read them."""
+
+    def at(lane: str) -> str:
+        return f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr %at_offsets, i32 {lane}')}")
+
+    def replace(lane: str) -> None:
+        site = f.let(f"or i32 {f.let('shl i32 %insn, 5')}, {lane}")
+        f(f"  store i32 {site}, ptr {f.let(f'getelementptr i8, ptr {s.rinsn}, i32 {at(lane)}')}")
+
+    f.each_lane(replaced, replace)
+    f.each_lane(news, lambda lane: _note_lane(m, f, s, f.let(f"lshr i32 {at(lane)}, 2"), lane, 1))
 
 
-def _note_scattered(f: Fn, q: _Asked, reader: str, site: str, mask: str, scatter: Callable[[str, str, str], None],
-                    gather: Callable[[str], str], s: Shared) -> None:  # fmt: skip
-    """Note the readers of scattered words, several lanes of which may be the same."""
-    tags, where, _ = q.read_again(reader, site)
-    sites = _sites(f, 1)
-    scatter(s.rtag, tags, mask)
-    scatter(s.rinsn, sites, f.let(f"and <32 x i1> {mask}, {where}"))
-    met = q.both(q.both(q.test("ne", gather(s.rinsn), sites), q.own(tags)), mask)
-    several = f.let(f"or <32 x i32> {tags}, splat (i32 {L.SEVERAL_LANES})")
-    scatter(s.rtag, several, met)
+def _few_words(m: Needs, f: Fn, s: Shared, offset: str) -> None:
+    """Return from here if the lanes read one word, or two: each is then read once for its lanes together."""
+    words = []
+    rest = "%mask"
+    for _ in range(2):
+        a = f.let(f"extractelement <32 x i32> {offset}, i32 {f.let(f'call i32 @llvm.cttz.i32(i32 {rest}, i1 true)')}")
+        same = f.let(f"bitcast <32 x i1> {f.let(f'icmp eq <32 x i32> {offset}, ' + splat(f, a, 'i32'))} to i32")
+        words.append((a, f.let(f"and i32 {rest}, {same}")))
+        rest = f.let(f"and i32 {rest}, {f.let(f'xor i32 {same}, -1')}")
+        some, none = f.new_label(), f.new_label()
+        f(f"  br i1 {f.let(f'icmp eq i32 {rest}, 0')}, label %{none}, label %{some}\n{none}:")
+        value = "zeroinitializer"
+        for place, lanes in words:
+            word = f.let(f"call i32 @{_word(m)}(ptr %ctx, ptr %warp, i32 {place}, i32 {lanes}, i32 %insn)")
+            hit = f.let(f"bitcast i32 {lanes} to <32 x i1>")
+            value = f.let(f"select <32 x i1> {hit}, <32 x i32> {splat(f, word, 'i32')}, <32 x i32> {value}")
+        store_where(f, LANES, 32, value, "%res", 4, f.let("bitcast i32 %mask to <32 x i1>"))
+        f(f"  ret i1 true\n{some}:")
+
+
+def _word(m: Needs) -> str:
+    """(ctx, warp, i32 byte offset, mask, insn) -> i32: a word that all of these lanes read."""
+
+    def build(m: Needs, name: str) -> str:
+        f = Fn(f"define internal i32 @{name}(ptr %ctx, ptr %warp, i32 %a, i32 %mask, i32 %insn) noinline {{")
+        f("entry:")
+        s = Shared(f, m)
+        _uniform_load(m, f, s, s.granule_of(f, "%a"))
+        f(f"  ret i32 {f.let('load i32, ptr ' + f.let(f'getelementptr i8, ptr {s.memory}, i32 %a'))}")
+        return f.text()
+
+    return need(m, "shared_word", build)
+
+
+_AT_ONCE = 4  # lanes in a turn of the loop that collects scattered words
+
+
+def _collect(f: Fn, offset: str, arrays: dict[str, str]) -> dict[str, str]:
+    """What arrays of words have at the running lanes' byte offsets; idle lanes repeat the first of them. One by one:
+    many processors take longer for a gather."""
+    idle = splat(f, f.let(f"extractelement <32 x i32> {offset}, i32 {first_lane(f)}"), "i32")
+    running = f.let("bitcast i32 %mask to <32 x i1>")
+    safe = f.let(f"select <32 x i1> {running}, <32 x i32> {offset}, <32 x i32> {idle}")
+    for name in ("offsets", *arrays):
+        f.lines.insert(2, f"  %at_{name} = alloca <32 x i32>, align 128")
+    f(f"  store <32 x i32> {safe}, ptr %at_offsets, align 128")
+
+    def turn(k: str) -> None:
+        start = f.let(f"mul i32 {k}, {_AT_ONCE}")
+        for j in range(_AT_ONCE):
+            lane = f.let(f"add i32 {start}, {j}") if j else start
+            at = f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr %at_offsets, i32 {lane}')}")
+            for name, base in arrays.items():
+                word = f.let(f"load i32, ptr {f.let(f'getelementptr i8, ptr {base}, i32 {at}')}")
+                f(f"  store i32 {word}, ptr {f.let(f'getelementptr i32, ptr %at_{name}, i32 {lane}')}")
+
+    f.repeat(str(LANES // _AT_ONCE), turn)
+    return {name: f.let(f"load <32 x i32>, ptr %at_{name}, align 128") for name in arrays}
+
+
+def _look(m: Needs, f: Fn, s: Shared, q: _Asked, offset: str) -> tuple[str, str, str, str]:
+    """Scattered words: (their values, whether the floor leaves any of them unsettled, the lanes of which the shadow
+    must be told, and those of which only the site is to be replaced)."""
+    arrays = {"memory": s.memory, "wtag": s.wtag, "rtag": s.rtag, "rinsn": s.rinsn}
+    if m.exact:
+        arrays["rclock"] = clocks.reads_of(f, "rclock", f.get("%warp", Warp, "number", constant=True))
+    found = _collect(f, offset, arrays)
+    late = q.some(q.late(False, lambda base: found["wtag"]))
+    several = q.test("eq", found["rtag"], q.splat(f.let(f"or i32 {s.mine}, {L.SEVERAL_LANES}")))
+    many = q.test("eq", found["rtag"], q.splat(f.let(f"or i32 {f.get('%ctx', Context, 'etag')}, {L.MANY_WARPS}")))
+    again = q.both(q.test("eq", found["rtag"], q.splat(s.mine)), q.same_lane(found["rtag"], found["rinsn"]))
+    known = q.both(q.both(several, many, "or"), again, "or")
+    if m.exact:
+        known = q.both(known, q.test("eq", found["rclock"], q.splat(s.mine)))
+    other = q.both(again, q.test("ne", found["rinsn"], sites_of(f, 1)))
+    replaced = f.let(f"and i32 {f.let(f'bitcast {q.b} {q.both(other, known)} to i32')}, %mask")
+    return found["memory"], late, missing(f, known), replaced
+
+
+# -- one lane
+
+
+def _note_lane(m: Needs, f: Fn, s: Shared, g: str, lane: str, count: int) -> None:
+    """Note that a lane has read `count` granules from g on."""
+    t, q = f"<{count} x i32>", _Asked(f, s, count, m.exact, lane)
+
+    def at(base: str) -> str:
+        return f.let(f"getelementptr i32, ptr {base}, i32 {g}")
+
+    site = q.splat(f.let(f"or i32 {f.let('shl i32 %insn, 5')}, {lane}"))
+    if m.exact:
+        number = f.get("%warp", Warp, "number", constant=True)
+        for name, value in (("rclock", q.splat(s.mine)), ("rsite", site)):
+            f(f"  store {t} {value}, ptr {at(clocks.reads_of(f, name, number))}, align 4")
+    reader, at_tag, at_site = f.let(f"load {t}, ptr {at(s.rtag)}, align 4"), at(s.rtag), at(s.rinsn)
+    many = q.splat(f.let(f"or i32 {f.get('%ctx', Context, 'etag')}, {L.MANY_WARPS}"))
+
+    def note() -> None:
+        old = f.let(f"load {t}, ptr {at_site}, align 4")
+        tags, where, _ = q.read_again(reader, old)
+        f(f"  store {t} {tags}, ptr {at_tag}, align 4")
+        f(f"  store {t} {f.let(f'select {q.b} {where}, {t} {site}, {t} {old}')}, ptr {at_site}, align 4")
+
+    f.when(q.some(q.test("ne", reader, many)), note)
+
+
+def lane_settled(m: Needs, f: Fn, s: Shared, g: str, lane: str, count: int, store: bool) -> str:
+    """Whether one lane's access of `count` granules from g on is in order, as far as can be told at a glance."""
+    t, q = f"<{count} x i32>", _Asked(f, s, count, m.exact, lane)
+
+    def load(base: str) -> str:
+        return f.let(f"load {t}, ptr {f.let(f'getelementptr i32, ptr {base}, i32 {g}')}, align 4")
+
+    late = q.some(q.late(store, load))
+    here, ask, on = (f.new_label() for _ in range(3))
+    f(f"  br label %{here}\n{here}:\n  br i1 {late}, label %{ask}, label %{on}, !prof !0\n{ask}:")
+    ordered = _second_look(q, s, store, load)
+    if store and m.exact:
+        ordered = q.both(ordered, _read_by_others(f, q, load))
+    fine = f.let(f"xor i1 {q.some(q.both(ordered, 'splat (i1 true)', 'xor'))}, true")
+    asked = f.new_label()
+    f(f"  br label %{asked}\n{asked}:\n  br label %{on}\n{on}:")
+    return f.let(f"phi i1 [ true, %{here} ], [ {fine}, %{asked} ]")
 
 
 def _lane(m: Needs, f: Fn, lane: str, a: str, places: list[str], nbytes: int, store: bool, ordered: bool) -> None:
@@ -544,7 +677,39 @@ def _lane(m: Needs, f: Fn, lane: str, a: str, places: list[str], nbytes: int, st
     reject(m, f, within(f, a, total, size, total, a), lane, a, total)
     first = s.granule_of(f, f.let(f"trunc i64 {a} to i32"))
     target = f.let(f"getelementptr i8, ptr {s.memory}, i64 {a}")
-    for k in range(_granules(m, total)):
+    if ordered:
+        _check_lane(m, f, s, first, lane, target, places, nbytes, store, ordered)
+    else:
+        count = _granules(m, total)
+        at_once, one_by_one, on = (f.new_label() for _ in range(3))
+        settled = lane_settled(m, f, s, first, lane, count, store)
+        f(f"  br i1 {settled}, label %{at_once}, label %{one_by_one}, !prof !2\n{at_once}:")
+        if store:
+            mark_lane(f, s, first, lane, count, s.mine)
+        else:
+            _note_lane(m, f, s, first, lane, count)
+        f(f"  br label %{on}\n{one_by_one}:")
+        _check_lane(m, f, s, first, lane, target, places, nbytes, store, ordered)
+        f(f"  br label %{on}\n{on}:")
+    bits = 8 * nbytes
+    for k, place in enumerate(places):
+        p = f.let(f"getelementptr i8, ptr {target}, i64 {k * nbytes}") if k else target
+        source, to = (place, p) if store else (p, place)
+        f(f"  store i{bits} {f.let(f'load i{bits}, ptr {source}, align {nbytes}')}, ptr {to}, align {nbytes}")
+
+
+def mark_lane(f: Fn, s: Shared, g: str, lane: str, count: int, tag: str) -> None:
+    """A lane has written `count` granules from g on."""
+    site = f.let(f"or i32 {f.let('shl i32 %insn, 5')}, {lane}")
+    for base, value in ((s.wtag, tag), (s.winsn, site)):
+        at = f.let(f"getelementptr i32, ptr {base}, i32 {g}")
+        f(f"  store <{count} x i32> {splat_n(f, value, count)}, ptr {at}, align 4")
+
+
+def _check_lane(m: Needs, f: Fn, s: Shared, first: str, lane: str, target: str, places: list[str], nbytes: int,
+                store: bool, ordered: bool) -> None:  # fmt: skip
+    """Check one lane's access granule by granule, and note it."""
+    for k in range(_granules(m, nbytes * len(places))):
         g = f.let(f"add i32 {first}, {k}") if k else first
         operands = f"ptr %ctx, ptr %warp, i32 %insn, i32 {lane}, i1 true, i32 {g}"
         if ordered:
@@ -554,11 +719,6 @@ def _lane(m: Needs, f: Fn, lane: str, a: str, places: list[str], nbytes: int, st
             f(f"  call void @{checks.write(m)}({operands}, i1 {differs})")
         else:
             f(f"  call void @{checks.read(m)}({operands})")
-    bits = 8 * nbytes
-    for k, place in enumerate(places):
-        p = f.let(f"getelementptr i8, ptr {target}, i64 {k * nbytes}") if k else target
-        source, to = (place, p) if store else (p, place)
-        f(f"  store i{bits} {f.let(f'load i{bits}, ptr {source}, align {nbytes}')}, ptr {to}, align {nbytes}")
 
 
 def _lane_differs(m: Needs, f: Fn, target: str, places: list[str], nbytes: int, k: int) -> str:

@@ -65,11 +65,12 @@ def masked_load(f: Fn, p: str, bits: int, n: int, align: int) -> list[str]:
 
 def masked_store(f: Fn, p: str, values: list[str], bits: int, align: int) -> None:
     n = len(values)
-    v = _interleave(f, values, bits)
+    v = interleave(f, values, bits)
     store_where(f, LANES * n, bits, v, p, align, lane_mask(f, n))
 
 
-def _interleave(f: Fn, values: list[str], bits: int) -> str:
+def interleave(f: Fn, values: list[str], bits: int) -> str:
+    """The values of each lane side by side."""
     n = len(values)
     if n == 1:
         return values[0]
