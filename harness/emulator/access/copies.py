@@ -11,6 +11,7 @@ Lanes whose targets follow each other are marked, and their data written, as vec
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 
 from harness.emulator import layout as L
 from harness.emulator.access import shared_checks as checks
@@ -21,6 +22,7 @@ from harness.emulator.access.vectors import (
     interleave,
     iota,
     lane_mask,
+    load_where,
     span_of,
     splat,
     splat_n,
@@ -117,26 +119,48 @@ def _claim(m: Needs, f: Fn, s: Shared, lane: str, targets: str, nbytes: int) -> 
 
 def mark(m: Needs, f: Fn, s: Shared, offset: str, granules: str, lane: str) -> None:
     """Check granules from a byte offset as a write by `lane`, and mark them as in flight."""
-    first = s.granule_of(f, offset)
+    site = splat(f, f.let(f"or i32 {f.let('shl i32 %insn, 5')}, {lane}"), "i32")
 
-    def one(k: str) -> None:
-        g = f.let(f"add i32 {first}, {k}")
-        f(f"  call void @{checks.write(m)}(ptr %ctx, ptr %warp, i32 %insn, i32 {lane}, i1 true, i32 {g}, i1 true)")
-        f(f"  store i32 {L.IN_FLIGHT}, ptr {f.let(f'getelementptr i32, ptr {s.wtag}, i32 {g}')}")
+    def some(g: str, count: str, where: str) -> None:
+        def load(base: str) -> str:
+            return load_where(f, LANES, 32, f.let(f"getelementptr i32, ptr {base}, i32 {g}"), 4, where)
 
-    f.repeat(granules, one)
+        latest = f.let(f"call {VECTOR} @llvm.umax.v32i32({VECTOR} {load(s.wtag)}, {VECTOR} {load(s.rtag)})")
+        late = f.let(f"icmp uge {VECTOR} {latest}, {splat(f, s.floor, 'i32')}")
+        settled = f.let(f"icmp eq i32 {f.let(f'bitcast <{LANES} x i1> {late} to i32')}, 0")
+        unsettled = f.let(f"select i1 {settled}, i32 0, i32 {count}")
+        f.repeat(unsettled, lambda k: _check(m, f, f.let(f"add i32 {g}, {k}"), lane))
+        for base, value in ((s.wtag, f"splat (i32 {L.IN_FLIGHT})"), (s.winsn, site)):
+            store_where(f, LANES, 32, value, f.let(f"getelementptr i32, ptr {base}, i32 {g}"), 4, where)
+
+    _each_32(f, s.granule_of(f, offset), granules, some)
 
 
-def land(m: Needs, f: Fn, s: Shared, offset: str, granules: str, tag: str, site: str) -> None:
-    """Granules from a byte offset have been written by the access `tag` at `site`."""
-    first = s.granule_of(f, offset)
+def _check(m: Needs, f: Fn, g: str, lane: str) -> None:
+    f(f"  call void @{checks.write(m)}(ptr %ctx, ptr %warp, i32 %insn, i32 {lane}, i1 true, i32 {g}, i1 true)")
 
-    def one(k: str) -> None:
-        g = f.let(f"add i32 {first}, {k}")
-        f(f"  store i32 {tag}, ptr {f.let(f'getelementptr i32, ptr {s.wtag}, i32 {g}')}")
-        f(f"  store i32 {site}, ptr {f.let(f'getelementptr i32, ptr {s.winsn}, i32 {g}')}")
 
-    f.repeat(granules, one)
+def land(f: Fn, wtag: str, winsn: str, first: str, granules: str, tag: str, site: str) -> None:
+    """Granules from the first on have been written by the access `tag` at `site`."""
+    values = ((wtag, splat(f, tag, "i32")), (winsn, splat(f, site, "i32")))
+
+    def some(g: str, count: str, where: str) -> None:
+        for base, value in values:
+            store_where(f, LANES, 32, value, f.let(f"getelementptr i32, ptr {base}, i32 {g}"), 4, where)
+
+    _each_32(f, first, granules, some)
+
+
+def _each_32(f: Fn, first: str, granules: str, body: Callable[[str, str, str], None]) -> None:
+    """Run body for up to 32 granules at a time, with the first, how many, and a mask of as many."""
+
+    def turn(k: str) -> None:
+        done = f.let(f"shl i32 {k}, 5")
+        count = f.let(f"call i32 @llvm.umin.i32(i32 {f.let(f'sub i32 {granules}, {done}')}, i32 {LANES})")
+        where = f.let(f"icmp ult {VECTOR} {iota('i32')}, {splat(f, count, 'i32')}")
+        body(f.let(f"add i32 {first}, {done}"), count, where)
+
+    f.repeat(f.let(f"lshr i32 {f.let(f'add i32 {granules}, {LANES - 1}')}, 5"), turn)
 
 
 def finish(m: Needs) -> str:
@@ -229,13 +253,13 @@ def _write_lane(m: Needs, f: Fn, s: Shared, r: str, words: str, k: str) -> None:
     """Write the data of one lane, and tell the shadow."""
     offset = f.let(f"load i32, ptr {f.at(r, CopyRecord, 'target', k)}")
     first = f.let(f"mul i32 {k}, {words}")
-    to = f.let(f"getelementptr i8, ptr {s.memory}, i32 {offset}")
+    to, g = f.let(f"getelementptr i8, ptr {s.memory}, i32 {offset}"), s.granule_of(f, offset)
     site = f.let(f"or i32 {f.let('shl i32 ' + f.get(r, CopyRecord, 'insn') + ', 5')}, {k}")
     wide, word_by_word, on = (f.new_label() for _ in range(3))
     f(f"  br i1 {f.let(f'icmp eq i32 {words}, 4')}, label %{wide}, label %{word_by_word}\n{wide}:")
     value = f.let(f"load <4 x i32>, ptr {f.at(r, CopyRecord, 'data', first)}, align 4")
     f(f"  store <4 x i32> {value}, ptr {to}, align 4")
-    count, g = 16 // m.granule, s.granule_of(f, offset)
+    count = 16 // m.granule
     for base, value in ((s.wtag, "%tag"), (s.winsn, site)):
         at = f.let(f"getelementptr i32, ptr {base}, i32 {g}")
         f(f"  store <{count} x i32> {splat_n(f, value, count)}, ptr {at}, align 4")
@@ -246,7 +270,7 @@ def _write_lane(m: Needs, f: Fn, s: Shared, r: str, words: str, k: str) -> None:
         f(f"  store i32 {value}, ptr {f.let(f'getelementptr i32, ptr {to}, i32 {w}')}, align 4")
 
     f.repeat(words, word)
-    land(m, f, s, offset, f.let(f"mul i32 {words}, {4 // m.granule}"), "%tag", site)
+    land(f, s.wtag, s.winsn, g, f.let(f"mul i32 {words}, {4 // m.granule}"), "%tag", site)
     f(f"  br label %{on}\n{on}:")
 
 

@@ -18,8 +18,9 @@ from harness.emulator.access import clocks, copies
 from harness.emulator.access import shared_checks as checks
 from harness.emulator.access.base import Needs, need, reject, within
 from harness.emulator.access.shared_memory import Shared
+from harness.emulator.access.vectors import splat, store_where
 from harness.emulator.irtext import Fn
-from harness.emulator.layout import BulkCopy, Context, DeferredArrival, Warp
+from harness.emulator.layout import LANES, BulkCopy, Context, DeferredArrival, Warp
 
 COUNT_MAX = (1 << 20) - 1
 _TX_SHIFT, _TX_BITS, PHASE = 40, 21, 62
@@ -62,13 +63,40 @@ def _is_object(f: Fn, s: Shared, offset: str) -> str:
     return f.let(f"icmp eq i32 {tag}, {L.BARRIER_OBJECT}")
 
 
-def known_object(m: Needs, f: Fn, s: Shared, lane: str) -> tuple[str, str]:
-    """(byte offset, pointer) of a lane's mbarrier, which has been initialised, and in order before this use."""
+def known_object(m: Needs, f: Fn, s: Shared, lane: str, group: str = "") -> tuple[str, str]:
+    """(byte offset, pointer) of a lane's mbarrier, which has been initialised, and in order before this use. `group`:
+    lanes that use it with this one, their first."""
     offset = _place(m, f, s, lane)
     _refuse(m, f, _is_object(f, s, offset), lane, offset, L.M_NOT_INITIALISED)
-    g = s.granule_of(f, offset)
-    f(f"  call void @{checks.barrier_object(m)}(ptr %ctx, ptr %warp, i32 %insn, i32 {lane}, i1 true, i32 {g})")
+    g, lanes, single = s.granule_of(f, offset), lane, "true"
+    if group:
+        last = f.let(f"sub i32 31, {f.let(f'call i32 @llvm.ctlz.i32(i32 {group}, i1 true)')}")
+        lanes, single = f.let(f"or i32 {lane}, {f.let(f'shl i32 {last}, 8')}"), f.let(f"icmp eq i32 {lane}, {last}")
+    f(f"  call void @{checks.barrier_object(m)}(ptr %ctx, ptr %warp, i32 %insn, i32 {lanes}, i1 {single}, i32 {g})")
     return offset, f.let(f"getelementptr i8, ptr {s.memory}, i32 {offset}")
+
+
+def _each_object(f: Fn, body: Callable[[str, str], None]) -> None:
+    """Run body for each address that running lanes have, with its first lane and all of its lanes."""
+    f.n += 1
+    rest = f"%left{f.n}"
+    f.lines.insert(2, f"  {rest} = alloca i32")
+    head, do, on = f.new_label(), f.new_label(), f.new_label()
+    f(f"  store i32 %mask, ptr {rest}\n  br label %{head}\n{head}:")
+    left = f.let(f"load i32, ptr {rest}")
+    f(f"  br i1 {f.let(f'icmp eq i32 {left}, 0')}, label %{on}, label %{do}\n{do}:")
+    lane = f.let(f"call i32 @llvm.cttz.i32(i32 {left}, i1 true)")
+    a = f.let(f"load i64, ptr {f.let(f'getelementptr i64, ptr %as, i32 {lane}')}")
+    same = f.let(f"bitcast <32 x i1> {f.let('icmp eq <32 x i64> %a, ' + splat(f, a, 'i64'))} to i32")
+    group = f.let(f"and i32 {left}, {same}")
+    f(f"  store i32 {f.let(f'xor i32 {left}, {group}')}, ptr {rest}")
+    body(lane, group)
+    f(f"  br label %{head}\n{on}:")
+
+
+def _bits(f: Fn, test: str) -> str:
+    """The running lanes (i32) for which a vector test holds."""
+    return f.let(f"and i32 %mask, {f.let(f'bitcast <32 x i1> {f.let(test)} to i32')}")
 
 
 def clock_of(f: Fn, offset: str) -> str:
@@ -171,9 +199,25 @@ def arrive(m: Needs) -> str:
         f(f"  %bs = alloca {clocks.VECTOR}\n  store {clocks.VECTOR} %bytes, ptr %bs")
         s = Shared(f, m)
         known = clocks.own_knowledge(f, "%warp")
+        ones = _bits(f, f"icmp eq {clocks.VECTOR} %counts, splat (i32 1)")
+        plain = f.let(f"and i32 {ones}, {_bits(f, f'icmp eq {clocks.VECTOR} %bytes, zeroinitializer')}")
+        plain = f.let(f"select i1 %drop, i32 0, i32 {plain}")
 
-        def lane(k: str) -> None:
-            offset, p = known_object(m, f, s, k)
+        def each(first: str, group: str) -> None:
+            offset, p = known_object(m, f, s, first, group)
+            clocks.join(f, clock_of(f, offset), known)
+            word = f.let(f"load i64, ptr {p}, align 8")
+            number = f.let(f"call i32 @llvm.ctpop.i32(i32 {group})")
+            fits = f.let(f"icmp ule i32 {number}, {_pending(f, word)}")
+            all_plain = f.let(f"icmp eq i32 {f.let(f'and i32 {group}, {plain}')}, {group}")
+            together, one_by_one, on = (f.new_label() for _ in range(3))
+            f(f"  br i1 {f.let(f'and i1 {fits}, {all_plain}')}, label %{together}, label %{one_by_one}\n{together}:")
+            _arrive_together(f, p, word, group, number)
+            f(f"  br label %{on}\n{one_by_one}:")
+            f.each_lane(group, lambda k: one(k, offset, p))
+            f(f"  br label %{on}\n{on}:")
+
+        def one(k: str, offset: str, p: str) -> None:
             count, change = (
                 f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr %{base}, i32 {k}')}") for base in ("cs", "bs")
             )
@@ -184,15 +228,25 @@ def arrive(m: Needs) -> str:
             wide = f.let(f"zext i32 {count} to i64")
             dropped = f.let(f"select i1 %drop, i64 {f.let(f'shl i64 {wide}, 20')}, i64 0")
             less = f.let(f"sub i64 {f.let(f'sub i64 {word}, {wide}')}, {dropped}")
-            clocks.join(f, clock_of(f, offset), known)
             _store_word(f, p, _with_bytes(f, less, change))
 
-        f.each_lane("%mask", lane)
+        _each_object(f, each)
         clocks.start_interval(f, "%warp", clocks.tick(f))
         f("  ret i1 true\nbad:\n  ret i1 false")
         return f.text()
 
     return need(m, "mbarrier_arrive", build)
+
+
+def _arrive_together(f: Fn, p: str, word: str, group: str, number: str) -> None:
+    """Lanes arrive once each, and no phase completes before the last of them. They see the word in their order."""
+    below = f.let(f"and {clocks.VECTOR} {splat(f, group, 'i32')}, <" + ", ".join(
+        f"i32 {(1 << n) - 1}" for n in range(LANES)) + ">")  # fmt: skip
+    rank = f.let(f"zext {clocks.VECTOR} {f.let(f'call {clocks.VECTOR} @llvm.ctpop.v32i32({clocks.VECTOR} {below})')} "
+                 "to <32 x i64>")  # fmt: skip
+    states = f.let(f"sub <32 x i64> {splat(f, word, 'i64')}, {rank}")
+    store_where(f, LANES, 64, states, "%states", 8, f.let(f"bitcast i32 {group} to <32 x i1>"))
+    _store_word(f, p, f.let(f"sub i64 {word}, {f.let(f'zext i32 {number} to i64')}"))
 
 
 def test(m: Needs) -> str:
@@ -201,27 +255,26 @@ def test(m: Needs) -> str:
     def build(m: Needs, name: str) -> str:
         kind = "{ i32, i1 }"
         f = _start(name, kind, f", {clocks.VECTOR} %parities")
-        f(f"  %ps = alloca {clocks.VECTOR}\n  store {clocks.VECTOR} %parities, ptr %ps")
         f(f"  %seen = alloca {clocks.VECTOR}\n  store {clocks.VECTOR} zeroinitializer, ptr %seen")
         f("  %done = alloca i32\n  store i32 0, ptr %done")
         s = Shared(f, m)
+        odd = f.let(f"trunc {clocks.VECTOR} %parities to <32 x i1>")
+        asked = f.let(f"bitcast <32 x i1> {odd} to i32")
 
-        def lane(k: str) -> None:
-            offset, p = known_object(m, f, s, k)
+        def each(lane: str, group: str) -> None:
+            offset, p = known_object(m, f, s, lane, group)
             f(f"  call void @{settle(m)}(ptr %ctx, i32 {offset})")
             word = f.let(f"load i64, ptr {p}, align 8")
-            now = f.let(f"trunc i64 {f.let(f'lshr i64 {word}, {PHASE}')} to i32")
-            asked = f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr %ps, i32 {k}')}")
-            differ = f.let(f"and i32 {f.let(f'xor i32 {now}, {asked}')}, 1")
+            now = f.let(f"trunc i64 {f.let(f'lshr i64 {word}, {PHASE}')} to i1")
+            differ = f.let(f"and i32 {group}, {f.let(f'xor i32 {asked}, ' + f.let(f'sext i1 {now} to i32'))}")
 
             def passed() -> None:
                 clocks.join(f, "%seen", clocks.read(f, clock_of(f, offset)))
-                before, bit = f.let("load i32, ptr %done"), f.let(f"shl i32 1, {k}")
-                f(f"  store i32 {f.let(f'or i32 {before}, {bit}')}, ptr %done")
+                f(f"  store i32 {f.let(f'or i32 {differ}, ' + f.let('load i32, ptr %done'))}, ptr %done")
 
             f.when(f.let(f"icmp ne i32 {differ}, 0"), passed)
 
-        f.each_lane("%mask", lane)
+        _each_object(f, each)
         done = f.let("load i32, ptr %done")
         f.when(f.let(f"icmp ne i32 {done}, 0"),
                lambda: clocks.learn(f, "%warp", clocks.read(f, "%seen"), clocks.tick(f)))  # fmt: skip
@@ -392,13 +445,7 @@ def _copy_bulk(m: Needs) -> str:
         shift = m.granule.bit_length() - 1
         first, count = f.let(f"lshr i32 {target}, {shift}"), f.let(f"lshr i32 {size}, {shift}")
         tag, site = f.get("%row", BulkCopy, "tag"), f.get("%row", BulkCopy, "site")
-
-        def one(k: str) -> None:
-            g = f.let(f"add i32 {first}, {k}")
-            f(f"  store i32 {tag}, ptr {f.let(f'getelementptr i32, ptr {wtag}, i32 {g}')}")
-            f(f"  store i32 {site}, ptr {f.let(f'getelementptr i32, ptr {winsn}, i32 {g}')}")
-
-        f.repeat(count, one)
+        copies.land(f, wtag, winsn, first, count, tag, site)
         p = f.let(f"getelementptr i8, ptr {memory}, i32 {f.get('%row', BulkCopy, 'place')}")
         less = f.let(f"sub i32 0, {size}")
         _store_word(f, p, _with_bytes(f, f.let(f"load i64, ptr {p}, align 8"), less))
