@@ -94,7 +94,8 @@ class Product:
     @property
     def operands(self) -> str:
         """Parameters, or arguments, of a function of this product."""
-        return ", ".join(f"{m.register_type} %{x}{r}" for x, m in zip("abc", (self.a, self.b, self.c), strict=True) for r in range(m.fragment.registers))
+        given = {"a": self.a, "b": self.b, "c": self.c}
+        return ", ".join(f"{m.register_type} %{x}{r}" for x, m in given.items() for r in range(m.fragment.registers))
 
     @property
     def result_type(self) -> str:
