@@ -96,6 +96,23 @@ def test_any_bit_patterns(shape: Shape) -> None:
 
 
 @pytest.mark.parametrize("shape", ALL, ids=_name)
+def test_zeros_and_numbers_of_one_size(shape: Shape) -> None:
+    """Neither subnormal nor infinite factors, as is usual; every other row of A is all zero, B has zeros everywhere.
+    From tile to tile products grow, through the bounds within which floats can hold them; accumulators are of any size."""
+    rng, tiles = np.random.default_rng(3), 48
+    wide = shape.a in ("bf16", "tf32")
+    least, most = (-60, 66) if wide else {"e4m3": (-6, 7), "e5m2": (-14, 14)}.get(shape.a, (-14, 14))
+    size = np.linspace(least, most, tiles)[:, None, None].round()
+    a, b = (rng.uniform(1, 1.9, n) * rng.choice([-1, 1], n) * np.exp2(size) for n in ((tiles, 16, shape.k), (tiles, shape.k, 8)))
+    a[:, ::2] = 0
+    a[rng.random(a.shape) < 0.3] = 0
+    b[rng.random(b.shape) < 0.3] = 0
+    bits = [encode(differential_mma._as(a, shape.a), shape.a), encode(differential_mma._as(b, shape.b), shape.b)]
+    bits.append(differential_mma.patterns(shape, tiles, seed=13)[2])
+    np.testing.assert_array_equal(_multiply(shape, *bits), _want(shape, bits))
+
+
+@pytest.mark.parametrize("shape", ALL, ids=_name)
 def test_infinities_and_nan(shape: Shape) -> None:
     """A few in each matrix: infinity times zero, infinities that cancel, and numbers beside them in other rows."""
     rng = np.random.default_rng(2)

@@ -27,7 +27,6 @@ from typing import Any
 
 from tests.gpu import (
     differential_approx,
-    differential_mma,
     differential_mma_others,
     differential_random,
     differential_tables,
