@@ -14,11 +14,13 @@ assembler's output (ptxas 13.0), what they compute was found on a card (matrix_f
     f64               a chain of fused multiply-adds for k = 0, 1, 2, ...: not probed on a card
     integers          exact; added to C with wrap-around, or with saturation
 
-A fused sum of k products with an f32 result is as near as, where nothing overflows,
+On an H200 every figure and every count of differing results that the probe takes of 14 shapes of f16, bf16, tf32 and
+fp8, of 290 048 results, is the same as with this code in the card's place. Not probed there yet: subnormal factors,
+zeros beside large numbers and overflow (which follow literature, see matrix_fused.py), m8n8k4, f64 and wmma.
 
-    |D - exact| <= (k + 1) * 2^-25 * max(4 |a b|, 2 |c|) + 2^-23 |D|
-
-which a chain of float multiply-adds, with k * 2^-24 * (|c| + sum |a b|), is too unless the terms cancel.
+A fused sum of k products is off by less than (k + 1) * 2^(E - 25) + 2^-23 |D|, where E, the largest exponent, is at
+most log2 of the largest |a b| or |c| unless a factor is subnormal. After cancellation that is much, and a small term
+beside large ones that cancel is lost: a chain of float multiply-adds may differ in either direction.
 """
 
 from __future__ import annotations
@@ -94,7 +96,8 @@ class Product:
     @property
     def operands(self) -> str:
         """Parameters, or arguments, of a function of this product."""
-        return ", ".join(f"{m.register_type} %{x}{r}" for x, m in zip("abc", (self.a, self.b, self.c), strict=True) for r in range(m.fragment.registers))
+        given = {"a": self.a, "b": self.b, "c": self.c}
+        return ", ".join(f"{m.register_type} %{x}{r}" for x, m in given.items() for r in range(m.fragment.registers))
 
     @property
     def result_type(self) -> str:

@@ -4,10 +4,11 @@
     instructions      differential_tables.py: every row of the instruction tables on pairs and triples of edges
     approximations    differential_approx.py: both sides' errors against float64 and the documented bounds
     mma               differential_mma.py: how the card's matrix instructions round
+    fp8dump           differential_mma_others.py: what a card makes of some tiles of fp8, to try models on
 
-Prints tables and writes what differs to DIR: random.json and random.txt, tables.json, approx.json, mma.json. Exits 1
-where something differs. Without a card, --without-card compares the emulator with itself, with and without LLVM's
-passes.
+Prints tables and writes what differs to DIR: random.json and random.txt, tables.json, approx.json, mma.json and
+mma_others.json, fp8.json. Exits 1 where something differs. Without a card, --without-card compares the emulator with
+itself, with and without LLVM's passes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.gpu import differential_approx, differential_mma, differential_random, differential_tables
+from tests.gpu import (
+    differential_approx,
+    differential_mma_others,
+    differential_random,
+    differential_tables,
+)
 from tests.gpu.differential_children import Child
 from tests.gpu.differential_random import CLASSES, LOST, Comparison, Tally
 from tests.gpu.differential_sides import card, emulator, emulator_unoptimised
@@ -31,7 +37,7 @@ from tests.random_ptx.compare import PAYLOAD
 from tests.random_ptx.families import FAMILIES
 
 IN_FULL, SHOWN = 5, 8  # cases of a family that are written with their source, and printed
-PARTS = ("mma", "approx", "tables", "random")
+PARTS = ("mma", "fp8dump", "approx", "tables", "random")
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,8 @@ _RUN: dict[str, Callable[[Session], bool]] = {
     "random": _random,
     "tables": lambda s: differential_tables.compare(s.emulators, s.other, s.folder, s.out),
     "approx": lambda s: differential_approx.compare(s.emulators[0], s.other, s.folder, s.out),
-    "mma": lambda s: differential_mma.probe(s.emulators[0], s.other, s.folder, s.out),
+    "mma": lambda s: differential_mma_others.probe(s.emulators[0], s.other, s.folder, s.out),
+    "fp8dump": lambda s: differential_mma_others.dump(s.emulators[0], s.other, s.folder, s.out),
 }
 
 

@@ -35,6 +35,12 @@ _SECONDS = 60.0
 _LEAST = {"f16": -24, "bf16": -133, "tf32": -136, "e4m3": -9, "e5m2": -16}  # exponent of the least subnormal
 _NORMAL = {"f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14}  # of the least normal number
 _TOP = {"f16": 15, "bf16": 60, "tf32": 60, "e4m3": 8, "e5m2": 15}  # of the largest power of two that is used
+_WIDE = ("bf16", "tf32")  # with the exponents of a float
+# Exponents of a factor of the least subnormal, and of a product that counts beside these two if the exponent of the
+# subnormal is that of its value, and does not if it is that of the least normal number
+_SUBNORMAL = {"f16": (15, -28), "bf16": (120, -35), "tf32": (120, -35), "e4m3": (8, -12), "e5m2": (15, -28)}
+# (bits, of them fraction) of a pattern
+_WORDS = {"f16": (16, 10), "bf16": (16, 7), "tf32": (32, 23), "f32": (32, 23), "e4m3": (8, 3), "e5m2": (8, 2)}
 _TILES = 8
 
 
@@ -187,12 +193,17 @@ def subnormals(sides: Sides) -> dict[str, str]:
     low = {"f32": -140, "f16": -20}[s.c]
     low_pair = _power(s, low) if low >= 2 * _NORMAL[s.a] else (0.0, 0.0)
     top = 2.0 ** _TOP[s.a]
+    large, small = _SUBNORMAL[s.a]
+    small_pair = _power(s, small)
     huge = (60000.0, 60000.0) if s.c == "f16" else (3e38, 3e38)
     tests = {
         "least input * 1": (({0: (least, 1.0)}, 0.0), least),
         "least accumulator": (({}, small_c), small_c),
         "subnormal result of normal factors": (({0: low_pair}, 0.0), low_pair[0] * low_pair[1]),
         "largest accumulator + large products": ((dict.fromkeys(range(4), (top, top)), huge[0]), np.inf),
+        "overflow of four products": ((dict.fromkeys(range(4), (2.0**63, 2.0**63)) if s.a in _WIDE else {}, 0.0), np.inf),
+        "0 * large + small": (({0: (0.0, 2.0**large), 1: small_pair}, 0.0), 2.0**small),
+        "small beside subnormals * large": (({0: (least, 2.0**large), 1: (-least, 2.0**large), 2: small_pair}, 0.0), 2.0**small),
         "inf accumulator": (({0: (1.0, 1.0)}, np.inf), np.inf),
         "inf - inf": (({0: (np.inf, 1.0), 1: (-np.inf, 1.0)} if s.a in ("f16", "bf16", "tf32") else {}, 0.0), np.nan),
     }
@@ -232,9 +243,8 @@ def random_data(sides: Sides) -> dict[str, Any]:
     s = sides.shape
     a, b, c = data(s)
     d = decode(sides.tiles(encode(a, s.a), encode(b, s.b), encode(c, s.c)), s.c)
-    rows = np.repeat(a[:, :, None, :], COLUMNS, 2).reshape(-1, s.k)
-    columns = np.repeat(np.swapaxes(b, 1, 2)[:, None], ROWS, 1).reshape(-1, s.k)
-    start, found = c.reshape(-1), d.reshape(-1)
+    rows, columns, start = products(a, b, c)
+    found = d.reshape(-1)
     unit = 2.0**-24 * ((np.abs(rows) * np.abs(columns)).sum(1) + np.abs(start))
     exact = (rows * columns).sum(1) + start
     chain = model.fma_chain(rows, columns, start)
@@ -246,6 +256,57 @@ def random_data(sides: Sides) -> dict[str, Any]:
         "models": fits[:6],
         "exact models": [f["text"] for f in fits if f["equal"] == 1.0],
     }
+
+
+def patterns(shape: Shape, tiles: int, seed: int = 5) -> tuple[Array, Array, Array]:
+    """Bit patterns of A, B, C (tiles, ...): every third matrix of A and B of any numbers, the next with many zeros and
+    subnormals, the last of them and of large numbers; a sixteenth of C is zero."""
+    rng, k = np.random.default_rng(seed), shape.k
+    sizes = ((tiles, ROWS, k), (tiles, k, COLUMNS), (tiles, ROWS, COLUMNS))
+    found = []
+    for kind, size in zip((shape.a, shape.b, shape.c), sizes, strict=True):
+        bits, fraction = _WORDS[kind]
+        any_pattern = rng.integers(0, 1 << bits, size, dtype=np.uint64)
+        sign = any_pattern >> np.uint64(bits - 1) << np.uint64(bits - 1)
+        small = sign | any_pattern & np.uint64((1 << fraction) - 1)
+        few = np.where(rng.random(size) < 0.3, sign, np.where(rng.random(size) < 0.5, small, any_pattern))
+        turn = (np.arange(tiles) % 3)[:, None, None]
+        mixed = np.where(turn == 0, any_pattern, np.where((turn == 1) | (rng.random(size) < 0.7), few, small))
+        if kind == shape.c:
+            mixed = np.where(rng.random(size) < 1 / 16, 0, np.where(turn == 0, any_pattern, few))
+        found.append(_finite(mixed.astype(np.uint32), kind) & np.uint32(0xFFFFE000 if kind == "tf32" else 0xFFFFFFFF))
+    return tuple(found)  # type: ignore[return-value]
+
+
+def _finite(bits: Array, kind: str) -> Array:
+    """One exponent less for what is infinite or NaN."""
+    width, fraction = _WORDS[kind]
+    field = np.uint32(((1 << width - 1) - 1) >> fraction << fraction)
+    wrong = (bits & field) == field if kind != "e4m3" else (bits & np.uint32(127)) == 127
+    return np.where(wrong, bits ^ np.uint32(1 << fraction), bits)
+
+
+def any_patterns(sides: Sides) -> str:
+    """How many results are those of the model of an H200, and the first that is not."""
+    s = sides.shape
+    bits = patterns(s, 3 * _TILES)
+    a, b, c = (decode(x, kind) for x, kind in zip(bits, (s.a, s.b, s.c), strict=True))
+    rows, columns, start = products(a, b, c)
+    with np.errstate(all="ignore"):
+        want = encode(model.h200(s, rows, columns, start), s.c)
+    found = sides.tiles(*bits).reshape(-1)
+    want = np.where(np.isnan(decode(want, s.c)), found | np.uint32(0), want)
+    apart = np.flatnonzero(found != want)
+    first = f", the first: card {int(found[apart[0]]):#x}, model {int(want[apart[0]]):#x}" if len(apart) else ""
+    return f"{len(apart)} of {len(found)} are not the model's{first}"
+
+
+def products(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
+    """The factors (n, k) and (n, k), and the accumulators (n,), of every element of tiles."""
+    k = a.shape[-1]
+    rows = np.repeat(a[:, :, None, :], COLUMNS, 2).reshape(-1, k)
+    columns = np.repeat(np.swapaxes(b, 1, 2)[:, None], ROWS, 1).reshape(-1, k)
+    return rows, columns, c.reshape(-1)
 
 
 def integers(sides: Sides) -> dict[str, Any]:
@@ -268,6 +329,7 @@ def _probe(sides: Sides) -> dict[str, Any]:
         found["blocks"] = blocks(sides, first)
     found["final rounding"] = final_rounding(sides)
     found["subnormals"] = subnormals(sides)
+    found["any bit patterns"] = any_patterns(sides)
     return found | random_data(sides)
 
 

@@ -77,7 +77,7 @@ def judged(path: Path) -> dict[str, str]:
         command = ["nvcc", "-arch=sm_90a", "-std=c++17", "-lineinfo", "-o", str(program), str(source)]
         built = subprocess.run(command, capture_output=True, text=True, check=False)
         if built.returncode:
-            return {tool: f"does not compile: {built.stderr[-300:]}" for tool in TOOLS}
+            return dict.fromkeys(TOOLS, f"does not compile: {built.stderr[-300:]}")
         return {tool: _run(tool, program) for tool in TOOLS}
 
 
