@@ -510,3 +510,26 @@ def test_a_run_that_ended_early_says_so() -> None:
     launch = LaunchTraffic("k", 3, (1, 1, 1), (32, 1, 1), 0, 1, 1, complete=False, tensors=(TensorTraffic("a", 4, traffic.AccessTraffic(1, 0, 4, 4, 1, 1, 4)),))
     text = _printed({"one": CaseTraffic((launch,), 0, launch.tensors)})
     assert "up to where the run ended" in text
+
+
+ROWS = """
+__device__ unsigned at(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+"""
+
+
+@pytest.mark.parametrize(("pitch", "passes"), [(8, 4), (16, 8), (64, 32), (72, 4)])
+def test_rows_of_ldmatrix_conflict_where_their_banks_do(pitch: int, passes: int) -> None:
+    """Four matrices of eight rows of 16 bytes: one pass each where the rows of one lie in different banks."""
+    body = f"""__shared__ __align__(16) unsigned short s[32 * {pitch}]; for (int i = t; i < 32 * {pitch}; i += 32) s[i] = i; __syncthreads();
+        unsigned x, y, z, w; asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%0, %1, %2, %3}}, [%4];" :
+          "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "r"(at(s + t * {pitch}))); a[t] = x + y + z + w;"""
+    counts = _counts(body, A.copy(), prelude=ROWS)
+    reads = [r for r in counts.shared.values() if r.ideal == 4]
+    assert [(r.requests, r.passes) for r in reads] == [(1, passes)]
+
+
+def test_global_reads_of_cp_async_are_counted() -> None:
+    body = """__shared__ __align__(16) float s[128]; asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(at(s + 4 * t)), "l"(a + 4 * t) : "memory");
+        asm volatile("cp.async.wait_all;" ::: "memory"); a[t] = s[4 * t];"""
+    counts = _counts(body, A.copy(), prelude=ROWS)
+    assert Requests(1, 512, 512, 16, 16) in counts.buffers.values()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from harness.emulator import layout as L
 from harness.emulator import matrix_memory as memory
+from harness.emulator import traffic
 from harness.emulator.access import need, values_type
 from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
@@ -190,6 +191,7 @@ def _wmma_load(lo: Emitter, i: Ins) -> None:
     if i.mods[2] == "d":
         raise _unsupported(i)
     _whole_warp(lo, i)
+    traffic.note_access(lo, i, "generic", "read", traffic.ROW_BYTES)
     helper = need(lo, _variant(i, space), lambda m, name: memory.wmma_load_helper(m, name, space, s))
     count = s.fragment.registers
     kind = "{ " + ", ".join([s.register_type] * count + ["i1"]) + " }"
@@ -204,6 +206,7 @@ def _wmma_store(lo: Emitter, i: Ins) -> None:
     if i.mods[2] != "d":
         raise _unsupported(i)
     _whole_warp(lo, i)
+    traffic.note_access(lo, i, "generic", "write", traffic.ROW_BYTES)
     helper = need(lo, _variant(i, space), lambda m, name: memory.wmma_store_helper(m, name, space, s))
     values = ", ".join(_values(lo, i, i.args[1], s.kind, s.fragment.registers))
     operands = f"{_place(lo, i, space, s, i.args[0])}, {values}, i32 {lo.number(i)}, {_scratch(lo)}"
@@ -229,8 +232,9 @@ def ldmatrix(lo: Emitter, i: Ins) -> None:
     _whole_warp(lo, i)
     helper = need(lo, _variant(i, space),
                   lambda m, name: memory.ldmatrix_helper(m, name, space, count, transposed))  # fmt: skip
-    kind = values_type(32, count, vector=True)
-    operands = f"<32 x i64> {_address(lo, i.args[1], space, vec=True)}, i32 {lo.number(i)}, {_scratch(lo)}"
+    kind, rows = values_type(32, count, vector=True), _address(lo, i.args[1], space, vec=True)
+    traffic.count_rows(lo, i, rows, 8 * count, "read")
+    operands = f"<32 x i64> {rows}, i32 {lo.number(i)}, {_scratch(lo)}"
     found = lo.let(f"call {kind} @{helper}(ptr %ctx, ptr %warp, {operands})")
     lo.go_on_if(lo.let(f"extractvalue {kind} {found}, {count}"))
     _put(lo, i, i.args[0], "b16", found, kind, count)
@@ -244,6 +248,7 @@ def stmatrix(lo: Emitter, i: Ins) -> None:
                   lambda m, name: memory.stmatrix_helper(m, name, space, count, transposed))  # fmt: skip
     values = ", ".join(_values(lo, i, i.args[1], "b16", count))
     address = _address(lo, i.args[0], space, vec=True)
+    traffic.count_rows(lo, i, address, 8 * count, "write")
     operands = f"<32 x i64> {address}, {values}, i32 {lo.number(i)}, {_scratch(lo)}"
     lo.go_on_if(lo.let(f"call i1 @{helper}(ptr %ctx, ptr %warp, {operands})"))
 

@@ -11,6 +11,8 @@ from harness.emulator.census import Site
 from harness.emulator.emitter import Emitter
 from harness.emulator.ptx import Ins
 
+ROW_BYTES = 16  # of an 8x8 matrix of halves
+
 
 def count_block(lo: Emitter, number: int) -> None:
     """One more execution of the current block, and its lanes where they vary."""
@@ -44,6 +46,17 @@ def count_generic(lo: Emitter, i: Ins, addresses: str, nbytes: int, atomic: bool
     if lo.counted:
         helper = access.generic_traffic(lo, nbytes, atomic)
         lo.emit(f"call void @{helper}(ptr %ctx, <32 x i64> {addresses}, i32 {lo.mask}, i32 {lo.number(i)})")
+
+
+def count_rows(lo: Emitter, i: Ins, addresses: str, rows: int, kind: str) -> None:
+    """Rows of 16 bytes of shared memory that the first lanes of a warp address (<32 x i64>): ldmatrix, stmatrix."""
+    note_access(lo, i, "generic", kind, ROW_BYTES)
+    if lo.counted:
+        window = L.SHARED_WINDOW << L.WINDOW_BITS
+        places = lo.let(f"or <32 x i64> {addresses}, splat (i64 {window})")
+        helper = access.generic_traffic(lo, ROW_BYTES, False)
+        lanes = (1 << rows) - 1 if rows < L.LANES else -1
+        lo.emit(f"call void @{helper}(ptr %ctx, <32 x i64> {places}, i32 {lanes}, i32 {lo.number(i)})")
 
 
 def _cells(lo: Emitter, number: int) -> str:
