@@ -18,8 +18,10 @@ from harness.emulator.access.global_memory import Entry, global_u, global_v, mee
 from harness.emulator.access.local_memory import local_u
 from harness.emulator.access.shared_memory import Shared, shared_atomic, shared_u, shared_v
 from harness.emulator.access.slow import slow
+from harness.emulator.access.unwritten import unwritten
 
 __all__ = [
     "Entry", "Needs", "Shared", "fault", "first_lane", "generic_s", "global_u", "global_v", "hazard", "local_u", "meet",
-    "need", "reject", "shared_atomic", "shared_u", "shared_v", "single_u", "slow", "values_type", "within",
+    "need", "reject", "shared_atomic", "shared_u", "shared_v", "single_u", "slow", "unwritten", "values_type",
+    "within",
 ]  # fmt: skip
