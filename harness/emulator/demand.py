@@ -16,6 +16,8 @@ from harness.emulator.ptx import Ins
 from harness.emulator.ssa import definitions, registers, uses
 from harness.emulator.undefined import guards, needs_all, passes, sinks
 
+_MOST_LOADS = 4  # LLVM's two-entry-phi-node-folding-threshold: instructions that it moves ahead of a condition
+
 
 def computes(i: Ins) -> bool:
     """Whether an instruction does nothing but to compute a result in its own lane."""
@@ -25,8 +27,11 @@ def computes(i: Ins) -> bool:
 class Demand:
     """Who uses what in one function, in SSA form."""
 
-    def __init__(self, blocks: list[Block], types: dict[str, str]):
+    def __init__(self, blocks: list[Block], types: dict[str, str], loads: Iterable[Ins] = ()):
+        """loads: those that the compiler might have moved."""
         self.blocks, self.types, self.facts = blocks, types, Facts(blocks, types)
+        self.homes = {name: b for b in blocks for name in b.phis}  # where each value is defined
+        self.homes |= {name: b for b in blocks for i in b.ins for name in definitions(i, types)}
         self._users: dict[str, list[tuple[Block, Ins]]] = defaultdict(list)
         self._copies: dict[str, list[tuple[Block, Block, str]]] = defaultdict(list)  # (from, to, phi)
         for b in blocks:
@@ -37,10 +42,26 @@ class Demand:
                 for p, name in inputs.items():
                     self._copies[name].append((p, b, phi))
 
-    def homes(self) -> dict[str, Block]:
-        """Where each value is defined."""
-        found = {name: b for b in self.blocks for name in b.phis}
-        return found | {name: b for b in self.blocks for i in b.ins for name in definitions(i, self.types)}
+        self._loads: dict[str, int] = {}  # value -> loads that are made for nothing else
+        self._own_work: set[str] = set()  # takes more of them than a compiler would move: the program makes them anyway
+        self._count(loads)
+
+    def _count(self, loads: Iterable[Ins]) -> None:
+        """In layout order values come before what is made of them."""
+        own = {id(i) for i in loads}
+        for i in (i for b in self.blocks for i in b.ins):
+            count = int(id(i) in own)
+            if computes(i):
+                count = sum(self._loads.get(n, 0) for n in dict.fromkeys(uses(i, self.types)))
+            for name in definitions(i, self.types):
+                alone = len(self._users[name]) == 1 and not self._copies[name]
+                self._loads[name] = count if alone else 0
+                if count > _MOST_LOADS:
+                    self._own_work.add(name)
+
+    def users(self, name: str) -> list[tuple[Block, Ins]]:
+        """The instructions that use a value, with their blocks."""
+        return self._users[name]
 
     def reached(self, names: Iterable[str]) -> set[str]:
         """These values and all that are computed from them."""
@@ -86,8 +107,14 @@ class Demand:
         for p, b, phi in self._copies[name]:
             further = found[phi]
             if further is not None:
-                ways.append(self.facts.at(p) | self.facts.closed([on_edge(p, b)]) | further)
+                ways.append(self.facts.at(p) | self.facts.closed([on_edge(p, b)]) | self._still(further, p, b))
         return _either(ways)
+
+    def _still(self, conditions: Conditions, p: Block, b: Block) -> Conditions:
+        """What conditions behind an edge say before it: in another turn of a loop its predicates may differ."""
+        if b.loop is None or b.loop.header is not b or p not in b.loop.blocks:
+            return conditions
+        return frozenset(c for c in conditions if self.homes[c[0]] not in b.loop.blocks)
 
     def _ways(self, name: str, b: Block, i: Ins, found: dict[str, Conditions | None]) -> list[Conditions | None]:
         """What holds where one instruction wants a value, for each of the operands that it is."""
@@ -139,10 +166,11 @@ class Demand:
         """What is wanted at the start of b, from what is at its end; notes the loads on the way."""
         for i in reversed(_all(b)):
             results = definitions(i, self.types)
-            needed = not wanted.isdisjoint(results)
+            needed = not wanted.isdisjoint(results) or not self._own_work.isdisjoint(results)
             if id(i) in ids:
                 sure.update(wanted.intersection(results))
-            wanted = wanted.difference(results) | (names & self._surely_used(i, needed, given))
+            wanted.difference_update(results)
+            wanted.update(n for n in self._surely_used(i, needed, given) if n in names)
         return wanted
 
     def _surely_used(self, i: Ins, needed: bool, given: Conditions) -> set[str]:

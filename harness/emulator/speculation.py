@@ -1,9 +1,10 @@
 """Loads that the compiler has moved ahead of the condition under which the program makes them.
 
 NVVM turns `a && s[0] > x` and `a ? s[0] : 0` into a load for all threads, whose value is then dropped where `a` is
-false. It may do so where the address is a constant, since such a load cannot fault (llvm::isSafeToSpeculativelyExecute):
-a scalar or an element by a constant index in local or shared memory, or a __device__ variable. On the card that is
-harmless. To the searches for uninitialised reads and races it would look like a fault that the program does not have.
+false. It may do so where the address is a constant, since such a load cannot fault: of a scalar or an element by a
+constant index in local or shared memory, or a __device__ variable (LLVM, isSafeToSpeculativelyExecute). On the card
+that is harmless. To the searches for uninitialised reads and races it would look like a fault that the program does
+not have.
 
 So such a load is put back under its condition: it becomes a guarded one, as if the program's own branch were there, and
 all checks, of the readers that a later write may race with as well, see what the program asked for. The condition must
@@ -26,6 +27,7 @@ from harness.emulator.ptx import SIZES, Addr, Imm, Ins, Not, Operand, Reg, Sym, 
 from harness.emulator.sharing import ORDERED
 from harness.emulator.ssa import definitions, uses
 
+_MOST = 128  # loads of a function; one with more is unrolled far, and each costs time to analyse and to follow
 _SPACES = {"local", "shared", "global"}
 
 
@@ -34,6 +36,7 @@ class Deferred:
     """A load that is reported where its value is used."""
 
     load: Ins
+    told: Ins  # what stands for it in the report
     name: str  # its result
     reached: frozenset[str]  # and all that is computed from that
     space: str
@@ -47,9 +50,12 @@ def restore(blocks: list[Block], types: dict[str, str]) -> list[Deferred]:
     found = [(b, i) for b in blocks for i in b.ins if places.of(i) is not None]
     if not found:
         return []
-    demand = Demand(blocks, types)
+    demand = Demand(blocks, types, (i for _, i in found))
     sure = demand.surely_wanted([i for _, i in found])
-    found = [(b, part) for b, i in found if not sure.issuperset(definitions(i, types)) for part in _parts(b, i)]
+    found = [(b, i) for b, i in found if not sure.issuperset(definitions(i, types))]
+    if len(found) > _MOST:
+        return []
+    found = [(b, part) for b, i in found for part in _parts(b, i)]
     found = [(b, i) for b, i in found if not sure.issuperset(definitions(i, types))]
     at = {id(i): place for _, i in found if (place := places.of(i)) is not None}
     under = _put_back(found, demand, types)
@@ -61,10 +67,10 @@ def _put_back(found: list[tuple[Block, Ins]], demand: Demand,
               types: dict[str, str]) -> dict[Conditions, list[Ins]]:  # fmt: skip
     """Guard the loads; returns them by what then holds where they run."""
     wanted = demand.wanted_under(n for _, i in found for n in definitions(i, types))
-    homes, waiting = demand.homes(), {id(i) for _, i in found}
+    waiting = {id(i) for _, i in found}
     under: dict[Conditions, list[Ins]] = {}
     for b, i in found:
-        position = _Position(b, i, demand, homes, waiting)
+        position = _Position(b, i, demand, waiting)
         under.setdefault(position.put_back(wanted[definitions(i, types)[0]]), []).append(i)
     return under
 
@@ -80,7 +86,15 @@ def _defer(loads: list[Ins], at: dict[int, Sym], demand: Demand) -> Iterator[Def
         (name,) = definitions(i, demand.types)
         reached = demand.followed(name) if space_of(i) != "global" else None  # a module's variables start with values
         if reached is not None:
-            yield Deferred(i, name, reached, space_of(i), at[id(i)])
+            yield Deferred(i, _told(i, name, demand), name, reached, space_of(i), at[id(i)])
+
+
+def _told(i: Ins, name: str, demand: Demand) -> Ins:
+    """The load, on the line of its first use where it was moved out of the loop with that: NVVM gives it no line."""
+    home, users = demand.homes[name], demand.users(name)
+    if not users or any(b is home for b, _ in users):
+        return i
+    return Ins(i.op, i.args, loc=users[0][1].loc or i.loc)
 
 
 def _parts(b: Block, i: Ins) -> list[Ins]:
@@ -133,10 +147,10 @@ class _Places:
 class _Position:
     """A load in its block, and what can be known there."""
 
-    def __init__(self, b: Block, load: Ins, demand: Demand, homes: dict[str, Block], unsure: set[int]):
-        """homes: where values are defined; unsure: loads, by id, that may have to go under a condition themselves."""
-        self._b, self._load, self._homes, self._unsure = b, load, homes, unsure
-        self._facts, self._types = demand.facts, demand.types
+    def __init__(self, b: Block, load: Ins, demand: Demand, unsure: set[int]):
+        """unsure: loads, by id, that may have to go under a condition themselves."""
+        self._b, self._load, self._unsure = b, load, unsure
+        self._facts, self._types, self._homes = demand.facts, demand.types, demand.homes
 
     def put_back(self, wanted: Conditions | None) -> Conditions:
         """Guard the load by the conditions under which its value is wanted, as far as they can be known there; returns

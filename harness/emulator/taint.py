@@ -31,6 +31,7 @@ class Taint:
     def __init__(self, lo: Emitter, names: frozenset[str], deferred: Sequence[Deferred]):
         self._lo, self._names = lo, names
         self._variables: dict[str, str] = {}
+        self._numbers: dict[int, int] = {}  # under which instructions are reported, each once
         self._deferred = {id(d.load): d for d in deferred}
         self._found: dict[int, str] = {}  # load -> lanes that found nothing written, where it has just been asked
         self._gaps = closure(lo.blocks, lo.types, [UNDEFINED]) if deferred else names
@@ -67,7 +68,7 @@ class Taint:
         gap = any(name in self._gaps for name in sink.names)
         for k, d in enumerate(loads):
             if k + 1 == len(loads) and not gap:
-                self._hazard(_HAZARDS[d.space], d.load, lane, lo.symbol(d.place.name) + d.place.offset)
+                self._hazard(_HAZARDS[d.space], d.told, lane, lo.symbol(d.place.name) + d.place.offset)
             else:
                 self._report_load(d, lane, on)
         if gap:
@@ -82,13 +83,15 @@ class Taint:
         this, other = lo.new_label(), lo.new_label()
         lo.emit(f"br i1 {lo.let(f'trunc i32 {own} to i1')}, label %{this}, label %{other}")
         lo.label(this)
-        self._hazard(_HAZARDS[d.space], d.load, lane, lo.symbol(d.place.name) + d.place.offset)
+        self._hazard(_HAZARDS[d.space], d.told, lane, lo.symbol(d.place.name) + d.place.offset)
         lo.emit(f"br label %{on}")
         lo.label(other)
 
     def _hazard(self, kind: int, i: Ins, lane: str, address: int = 0, tag: int = 0) -> None:
         helper = access.need(self._lo, "hazard", hazard_helper)
-        place = f"i32 {kind}, i32 {self._lo.number(i)}, i32 {lane}, i64 {address}"
+        if id(i) not in self._numbers:
+            self._numbers[id(i)] = self._lo.number(i)
+        place = f"i32 {kind}, i32 {self._numbers[id(i)]}, i32 {lane}, i64 {address}"
         self._lo.emit(f"call void @{helper}(ptr %ctx, ptr %warp, {place}, i32 {tag}, i32 0)")
 
     def keep(self, i: Ins) -> None:
@@ -121,7 +124,8 @@ class Taint:
 
     def saved(self, names: set[str]) -> list[tuple[str, str]]:
         """(key, variable) of what a warp that leaves must keep for these values."""
-        return [(f"$undefined:{n}", self._variable(n)) for n in sorted(names) if n in self._names]
+        loads = {d.name for d in self._deferred.values() if not d.reached.isdisjoint(names)}  # to tell which it was
+        return [(f"$undefined:{n}", self._variable(n)) for n in sorted(names | loads) if n in self._names]
 
     def _result(self, i: Ins) -> str:
         if id(i) in self._found:
