@@ -101,7 +101,11 @@ class Lowering(Suspender):
             for i in b.ins:
                 for name in definitions(i, self.types):
                     home[name] = (
-                        None if (i.pred and i.base in MEMORY_LIKE) or i.base in ("bar", "barrier", "call") else b
+                        None
+                        if (i.pred and i.base in MEMORY_LIKE)
+                        or i.base in ("bar", "barrier", "call")
+                        or self.taint.is_deferred(i)
+                        else b
                     )
         names = {n for n, b in home.items() if b is None} | self.flow.blended
         for b in self.blocks:
@@ -211,25 +215,39 @@ class Lowering(Suspender):
     def _checked(self, i: Ins, handler: Handler) -> None:
         """The instruction, between the checks of undefined registers that it needs."""
         self.taint.check(i)
-        handler(self, i)
+        if self.taint.is_deferred(i):
+            self._where_written(i, handler)
+        else:
+            handler(self, i)
         self.taint.define(i)
+
+    def _where_written(self, i: Ins, handler: Handler) -> None:
+        """A load for the lanes that find something written there; zeros for the others."""
+        lanes = self.taint.written(i)
+        for name in definitions(i, self.types):
+            self.put(Reg(name), self.constant(0, self.ll(name)), self.ll(name))
+            self.cache.pop(name)
+        self._for_lanes(lanes, lambda: handler(self, i))
 
     def _guarded(self, i: Ins, handler: Handler, names: list[str]) -> None:
         """Run a memory or warp instruction for the lanes whose guard holds, if there are any."""
-        outer = self.mask
         self.taint.check(i, guard=True)
-        lanes = self.let(f"and i32 {outer}, {self.lane_bits(Reg(i.pred), i.negated)}")
+        lanes = self.let(f"and i32 {self.mask}, {self.lane_bits(Reg(i.pred), i.negated)}")
         for name in names:
             old = i.previous.get(name, UNDEFINED)
             if old != UNDEFINED:
                 self.store_register(name, self.register_value(old, name in self.flow.varying))
         self.taint.keep(i)
+        self._for_lanes(lanes, lambda: self._checked(i, handler))
+
+    def _for_lanes(self, lanes: str, body: Callable[[], None]) -> None:
+        """Run body for these lanes, if there are any."""
         do, skip = self.new_label(), self.new_label()
         self.emit(f"br i1 {self.let(f'icmp ne i32 {lanes}, 0')}, label %{do}, label %{skip}")
-        saved = dict(self.cache)
+        saved, outer = dict(self.cache), self.mask
         self.label(do)
         self.mask, self.guarded = lanes, True
-        self._checked(i, handler)
+        body()
         self.guarded = False
         self.emit(f"br label %{skip}")
         self.label(skip)

@@ -15,7 +15,8 @@ def rounded_sum(f: Fn, terms: list[str], largest: str, narrow: bool, kind: str) 
     """Integers in units of 2^(largest - 25), summed exactly and rounded to `kind`, f32 or f16; a float. `narrow`: the
     factors were halves, which leave a sum less than the least normal float no bit too many."""
     whole = _added(f, terms)
-    return _to_half(f, _scaled(f, whole, largest)) if kind == "f16" else _to_float(f, whole, largest, narrow)
+    found = _to_half(f, _scaled(f, whole, largest)) if kind == "f16" else _to_float(f, whole, largest, narrow)
+    return f.let(f"fadd {FLOAT} {found}, zeroinitializer")  # what is rounded to zero is +0 on the card
 
 
 def _added(f: Fn, terms: list[str]) -> str:

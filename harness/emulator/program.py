@@ -22,6 +22,7 @@ from harness.emulator import (
     ops_warp,
     schedule,
     sharing,
+    speculation,
     ssa,
     undefined,
     uniform,
@@ -141,7 +142,10 @@ def lower(module: Module, f: Function, places: Layout, shape: Shape) -> Lowered:
         if b.branch is not None and b.branch.base == "bra" and b.branch.pred not in f.reg_types:
             raise UnsupportedPtx(f"branch on {b.branch.pred}", b.branch.loc)
     gaps = ssa.convert(blocks, f.reg_types) and not shape.single
-    unset = undefined.analyse(blocks, f.reg_types) if gaps else frozenset()
+    deferred = [] if shape.single else speculation.restore(blocks, f.reg_types)
+    sources = [*([ssa.UNDEFINED] if gaps else []), *(d.name for d in deferred)]
+    unset = undefined.analyse(blocks, f.reg_types, sources) if sources else frozenset()
     flow = uniform.analyse(blocks, f.reg_types, shape)
     count = sum(len(b.ins) for b in blocks)
-    return Lowering(module, f, blocks, flow, shape, places, outline=count > OUTLINE_ABOVE, undefined=unset).run()
+    return Lowering(module, f, blocks, flow, shape, places, outline=count > OUTLINE_ABOVE, undefined=unset,
+                    deferred=deferred).run()  # fmt: skip

@@ -6,6 +6,7 @@ that place in Warp.pc. The kernel's entry switches on it to the lines that resto
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from harness.emulator import layout as L
@@ -15,6 +16,7 @@ from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.inline import call_places
 from harness.emulator.layout import Context, Warp
 from harness.emulator.ptx import Ins, Reg
+from harness.emulator.speculation import Deferred
 from harness.emulator.ssa import definitions
 from harness.emulator.taint import Taint
 from harness.emulator.types import BITS
@@ -26,10 +28,11 @@ class Suspender(Emitter):
     frame_set: dict[Block, list[str]]  # what each block needs when it is entered: live-in values and phis
     partial_exit: bool  # whether lanes may exit while others of the warp go on
 
-    def __init__(self, *args: Any, undefined: frozenset[str] = frozenset(), **kwargs: Any):
-        """undefined: of undefined.analyse."""
+    def __init__(self, *args: Any, undefined: frozenset[str] = frozenset(), deferred: Sequence[Deferred] = (),
+                 **kwargs: Any):  # fmt: skip
+        """undefined: of undefined.analyse; deferred: of speculation.restore."""
         super().__init__(*args, **kwargs)
-        self.taint = Taint(self, undefined)
+        self.taint = Taint(self, undefined, deferred)
         self.resumes: list[str] = []
         self.frame: dict[str, int] = {}  # key -> byte offset in the warp's frame
         self.frame_bytes = 0

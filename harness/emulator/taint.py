@@ -4,26 +4,48 @@ Each value of undefined.analyse has a word with a bit for every lane in which it
 arithmetic pass the bits on, a select passes those of the operand that it takes, a shuffle those of the lane that it
 reads; a false predicate settles an "and" however undefined the other is. At a sink the bits of running lanes are a
 hazard. The words live in allocas beside the values, and in the frame of a warp that leaves.
+
+Where the value may be that of a load whose report waits for its use (speculation.py), the hazard names the load.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from harness.emulator import access
 from harness.emulator import layout as L
 from harness.emulator.access.base import hazard_helper
 from harness.emulator.cfg import Block
 from harness.emulator.emitter import HANDLERS, MEMORY_LIKE, Emitter
-from harness.emulator.ptx import Ins, Operand, Reg
+from harness.emulator.ptx import SIZES, Ins, Operand, Reg
+from harness.emulator.speculation import Deferred
 from harness.emulator.ssa import UNDEFINED, definitions, registers
-from harness.emulator.undefined import Sink, guards, needs_all, operands, passes, sinks
+from harness.emulator.undefined import Sink, closure, guards, needs_all, operands, passes, sinks
+
+_HAZARDS = {"local": L.H_UNINIT_LOCAL, "shared": L.H_UNINIT_SHARED}
 
 
 class Taint:
     """Emits what keeps the bits of undefined lanes, and the checks; nothing where `names` (of `analyse`) is empty."""
 
-    def __init__(self, lo: Emitter, names: frozenset[str]):
+    def __init__(self, lo: Emitter, names: frozenset[str], deferred: Sequence[Deferred]):
         self._lo, self._names = lo, names
         self._variables: dict[str, str] = {}
+        self._numbers: dict[int, int] = {}  # under which instructions are reported, each once
+        self._deferred = {id(d.load): d for d in deferred}
+        self._found: dict[int, str] = {}  # load -> lanes that found nothing written, where it has just been asked
+        self._gaps = closure(lo.blocks, lo.types, [UNDEFINED]) if deferred else names
+
+    def is_deferred(self, i: Ins) -> bool:
+        return id(i) in self._deferred
+
+    def written(self, i: Ins) -> str:
+        """Before a load that is reported later: the running lanes that find something written there."""
+        lo, d = self._lo, self._deferred[id(i)]
+        helper = access.unwritten(lo, d.space, SIZES[i.mods[-1]])
+        at = lo.symbol(d.place.name) + d.place.offset
+        bits = self._found[id(i)] = lo.let(f"call i32 @{helper}(ptr %ctx, ptr %warp, i32 {at}, i32 {lo.mask})")
+        return lo.let(f"xor i32 {lo.mask}, {bits}")
 
     def check(self, i: Ins, guard: bool = False) -> None:
         """Report running lanes in which an undefined value reaches this instruction, or its guard."""
@@ -42,11 +64,35 @@ class Taint:
         lo.emit(f"br i1 {lo.let(f'icmp ne i32 {bits}, 0')}, label %{bad}, label %{on}, !prof !0")
         lo.label(bad)
         lane = lo.let(f"call i32 @llvm.cttz.i32(i32 {bits}, i1 false)")
-        helper = access.need(lo, "hazard", hazard_helper)
-        place = f"i32 {L.H_UNINIT_REGISTER}, i32 {lo.number(i)}, i32 {lane}"
-        lo.emit(f"call void @{helper}(ptr %ctx, ptr %warp, {place}, i64 0, i32 {sink.role}, i32 0)")
+        loads = [d for d in self._deferred.values() if not d.reached.isdisjoint(sink.names)]
+        gap = any(name in self._gaps for name in sink.names)
+        for k, d in enumerate(loads):
+            if k + 1 == len(loads) and not gap:
+                self._hazard(_HAZARDS[d.space], d.told, lane, lo.symbol(d.place.name) + d.place.offset)
+            else:
+                self._report_load(d, lane, on)
+        if gap:
+            self._hazard(L.H_UNINIT_REGISTER, i, lane, tag=sink.role)
         lo.emit(f"br label %{on}")
         lo.label(on)
+
+    def _report_load(self, d: Deferred, lane: str, on: str) -> None:
+        """Report a load and go on, if it is the one that gave this lane no value."""
+        lo = self._lo
+        own = lo.let(f"lshr i32 {self._bits(d.name)}, {lane}")
+        this, other = lo.new_label(), lo.new_label()
+        lo.emit(f"br i1 {lo.let(f'trunc i32 {own} to i1')}, label %{this}, label %{other}")
+        lo.label(this)
+        self._hazard(_HAZARDS[d.space], d.told, lane, lo.symbol(d.place.name) + d.place.offset)
+        lo.emit(f"br label %{on}")
+        lo.label(other)
+
+    def _hazard(self, kind: int, i: Ins, lane: str, address: int = 0, tag: int = 0) -> None:
+        helper = access.need(self._lo, "hazard", hazard_helper)
+        if id(i) not in self._numbers:
+            self._numbers[id(i)] = self._lo.number(i)
+        place = f"i32 {kind}, i32 {self._numbers[id(i)]}, i32 {lane}, i64 {address}"
+        self._lo.emit(f"call void @{helper}(ptr %ctx, ptr %warp, {place}, i32 {tag}, i32 0)")
 
     def keep(self, i: Ins) -> None:
         """Before a guarded memory or warp instruction: lanes without the guard keep the old value's bits."""
@@ -78,9 +124,12 @@ class Taint:
 
     def saved(self, names: set[str]) -> list[tuple[str, str]]:
         """(key, variable) of what a warp that leaves must keep for these values."""
-        return [(f"$undefined:{n}", self._variable(n)) for n in sorted(names) if n in self._names]
+        loads = {d.name for d in self._deferred.values() if not d.reached.isdisjoint(names)}  # to tell which it was
+        return [(f"$undefined:{n}", self._variable(n)) for n in sorted(names | loads) if n in self._names]
 
     def _result(self, i: Ins) -> str:
+        if id(i) in self._found:
+            return self._found.pop(id(i))
         if i.base == "shfl":
             return self._or(self._shuffled(i), self._of(i.args[2]))
         if i.base == "selp":

@@ -1,6 +1,7 @@
 """Which values may come from a register that no path has written, and where that matters.
 
-A register without a value is ssa.UNDEFINED. What is stored to global or shared memory, an address, a condition, an
+A register without a value is ssa.UNDEFINED; so is, in lanes that read what was never written, the result of a load that
+the compiler may have moved (speculation.py). What is stored to global or shared memory, an address, a condition, an
 operand of an atomic or of a barrier must be defined (`sinks`); nearly always no undefined value can reach one, and no
 code is made for any of this. Otherwise taint.py follows the values while the kernel runs.
 
@@ -12,7 +13,7 @@ variable, long before: this finds what is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from harness.emulator.cfg import Block
@@ -95,10 +96,10 @@ def _may_be(i: Ins, undefined: set[str]) -> bool:
     return any(s in undefined for s in _sources(i))
 
 
-def analyse(blocks: list[Block], types: dict[str, str]) -> frozenset[str]:
-    """The values, by name, that may be undefined in some lane and can reach a sink; UNDEFINED itself among them. Empty
-    where nothing can come of it. The blocks are in SSA form."""
-    undefined = _closure(blocks, types)
+def analyse(blocks: list[Block], types: dict[str, str], sources: Iterable[str] = (UNDEFINED,)) -> frozenset[str]:
+    """The values, by name, that may be undefined in some lane and can reach a sink; the sources themselves among them.
+    Empty where nothing can come of it. The blocks are in SSA form."""
+    undefined = closure(blocks, types, sources)
     wanted = {n for b in blocks for i in _all(b) for s in (*sinks(i), *guards(i)) for n in s.names} & undefined
     if not wanted:
         return frozenset()
@@ -116,8 +117,9 @@ def analyse(blocks: list[Block], types: dict[str, str]) -> frozenset[str]:
     return frozenset(wanted)
 
 
-def _closure(blocks: list[Block], types: dict[str, str]) -> set[str]:
-    undefined, before = {UNDEFINED}, 0
+def closure(blocks: list[Block], types: dict[str, str], sources: Iterable[str]) -> set[str]:
+    """The values that may be undefined where these are."""
+    undefined, before = set(sources), 0
     while len(undefined) != before:
         before = len(undefined)
         for b in blocks:

@@ -85,7 +85,7 @@ def rounded(x: Array, kind: str, mode: str) -> Array:
     exponent = np.maximum(np.frexp(x)[1] - _PRECISION[kind], _LEAST[kind]).astype(np.float64)
     unit = np.exp2(exponent)
     value = (np.trunc(x / unit) if mode == "rz" else np.rint(x / unit)) * unit
-    result: Array = np.where(np.abs(value) > _LARGEST[kind], np.copysign(np.inf, x), value)
+    result: Array = np.where(np.abs(value) > _LARGEST[kind], np.copysign(np.inf, x), value) + 0.0  # no -0
     return np.where(np.isfinite(x), result, x)
 
 
