@@ -30,7 +30,7 @@ def _video(name: str, parts: int, kinds: tuple[str, str, str], mods: tuple[str, 
     def saturated(value: int) -> int:
         low, high = (-(1 << width - 1), (1 << width - 1) - 1) if kinds[0] == "s32" else (0, (1 << width) - 1)
         if kinds[0] == "u32" and parts == 1:  # as ptxas has it for sm_90: what is too large wraps
-            high = value
+            high = max(value, 0)
         return min(max(value, low), high) if "sat" in mods else value
 
     def model(a: int, b: int, c: int) -> int:
