@@ -211,7 +211,7 @@ class Context(c.Structure):
         ("fault_other", c.c_uint32),  # an instruction that explains a fault: where the lanes that are missing went
         ("fault_absent", c.c_uint32),  # the lanes that are missing there
         ("sync_clocks", c.c_uint64),  # MAX_BARRIERS + SYNC_SLOTS vector clocks; 0 where __syncthreads() is all there is
-        ("rclock", c.c_uint64),  # with sync_clocks: for each granule of shared memory the last read of each warp,
+        ("rclock", c.c_uint64),  # with sync_clocks: for each warp its last read of each granule of shared memory,
         ("rsite", c.c_uint64),  # and its instruction << 5 | lane
         ("shadow_bytes", c.c_uint64),  # of each of wtag, winsn, rtag, rinsn
         ("deferred", c.c_uint64),  # -> DeferredArrival; 0 where the kernel has no asynchronous copies or mbarriers

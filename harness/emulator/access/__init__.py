@@ -16,7 +16,8 @@ from harness.emulator.access.base import Needs, fault, first_lane, hazard, need,
 from harness.emulator.access.generic import generic_s, single_u
 from harness.emulator.access.global_memory import Entry, global_u, global_v, meet
 from harness.emulator.access.local_memory import local_u
-from harness.emulator.access.shared_memory import Shared, shared_atomic, shared_u, shared_v
+from harness.emulator.access.shared_memory import Shared, shared_u, shared_v
+from harness.emulator.access.shared_scattered import shared_atomic
 from harness.emulator.access.slow import slow
 from harness.emulator.access.traffic import generic_traffic, shared_traffic
 from harness.emulator.access.unwritten import unwritten

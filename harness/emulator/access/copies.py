@@ -16,7 +16,8 @@ from collections.abc import Callable
 from harness.emulator import layout as L
 from harness.emulator.access import shared_checks as checks
 from harness.emulator.access.base import Needs, need, reject, within
-from harness.emulator.access.shared_memory import Shared, lane_settled, line_settled, mark_lane, sites_of
+from harness.emulator.access.shared_memory import Shared, line_settled, sites_of
+from harness.emulator.access.shared_scattered import lane_settled, mark_lane
 from harness.emulator.access.vectors import (
     consecutive_lanes,
     interleave,
