@@ -13,8 +13,11 @@ import json
 import re
 import subprocess
 import tempfile
+import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -67,8 +70,10 @@ def main_text(parameters: str, n: int, folder: Path) -> str:
     )
 
 
-def judged(path: Path) -> dict[str, str]:
+def judged(path: Path, tools: Sequence[str], deadline: float) -> dict[str, str]:
     """What each tool said: clean, the number of reports, timeout, or why it did not run."""
+    if time.monotonic() > deadline:
+        return dict.fromkeys(tools, "not run")
     text = path.read_text()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -77,8 +82,8 @@ def judged(path: Path) -> dict[str, str]:
         command = ["nvcc", "-arch=sm_90a", "-std=c++17", "-lineinfo", "-o", str(program), str(source)]
         built = subprocess.run(command, capture_output=True, text=True, check=False)
         if built.returncode:
-            return dict.fromkeys(TOOLS, f"does not compile: {built.stderr[-300:]}")
-        return {tool: _run(tool, program) for tool in TOOLS}
+            return dict.fromkeys(tools, f"does not compile: {built.stderr[-300:]}")
+        return {tool: _run(tool, program) for tool in tools}
 
 
 def _run(tool: str, program: Path) -> str:
@@ -99,11 +104,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=TOOLS)
+    parser.add_argument("--only", nargs="+", default=["*"], help="patterns of names, as faults/data_race/*")
+    parser.add_argument("--seconds", type=float, default=600, help="files that have not begun by then are not run")
     options = parser.parse_args()
     files = {f"faults/{name}": path for name, path in FAULTS.items()}
     files |= {f"clean/{name}": path for name, path in CLEAN.items()}
+    files = {name: path for name, path in files.items() if any(fnmatch(name, p) for p in options.only)}
+    deadline = time.monotonic() + options.seconds
     with ThreadPoolExecutor(options.workers) as pool:
-        rows = dict(zip(files, pool.map(judged, files.values()), strict=True))
+        rows = dict(zip(files, pool.map(lambda p: judged(p, options.tools, deadline), files.values()), strict=True))
     if options.out:
         options.out.write_text(json.dumps(rows, indent=1))
     _print(rows)
@@ -122,7 +132,7 @@ def _print(rows: dict[str, dict[str, str]]) -> None:
             print(f"{name}: {', '.join(f'{tool}: {said[tool]}' for tool in reports)}")
     for kind, count in planted.items():
         print(f"{kind:20} planted {count:3}  reported by some tool {seen[kind]:3}")
-    odd = [f"{name}: {text[:120]}" for name, said in rows.items() for text in set(said.values()) if "no" in text[:4]]
+    odd = [f"{name}: {text[:120]}" for name, said in rows.items() for text in set(said.values()) if "no" in text[:8]]
     print("\n".join(odd[:20]))
 
 
