@@ -229,7 +229,8 @@ def test_short_vectors_in_local_memory(kind: str, count: int, offset: int) -> No
     store = f"st.local.v{count}.{kind} [%rd3+{offset}], {vector};"
     load = f"ld.local.v{count}.{kind} {vector}, [%rd3+{offset}];"
     out = " ".join(f"cvt.u32.u16 %r3, {r}; st.global.u32 [%rd2+{4 * k}], %r3;" for k, r in enumerate(registers))
-    for own in (0, 16):  # bytes between the addresses of odd and even lanes
+    own = "and.b32 %r4, %r1, 1; mul.wide.u32 %rd4, %r4, 16; add.u64 %rd3, %rd3, %rd4;"  # 16 bytes apart
+    for address in ("mov.u64 %rd3, l;", f"mov.u64 %rd3, l; {own}"):
         text = f"""//ptx
 .version 8.5
 .target sm_90
@@ -238,7 +239,7 @@ def test_short_vectors_in_local_memory(kind: str, count: int, offset: int) -> No
   .local .align 16 .b8 l[64];
   .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .b16 %h<4>;
   mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [p]; mad.wide.u32 %rd2, %r1, {4 * count}, %rd1;
-  and.b32 %r4, %r1, 1; mul.lo.u32 %r4, %r4, {own}; cvt.u64.u32 %rd4, %r4; mov.u64 %rd3, l; add.u64 %rd3, %rd3, %rd4;
+  {address}
   mad.lo.u32 %r1, %r1, 2654435761, 2654435761; {values} {store}
   {" ".join(f"mov.u16 {r}, 0;" for r in registers)} {load} {out} ret;
 }}"""

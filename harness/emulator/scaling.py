@@ -61,7 +61,8 @@ _I1, _TRUE = "i1", "true"
 def _times(lo: Writer, value: str, exponent: str) -> str:
     """value * 2 ** exponent, for exponents to which a double's leads by steps of one direction: exact where the result
     is normal."""
-    exponent = lo.call("smin", "i64", lo.call("smax", "i64", exponent, lo.constant(-4000, "i64")), lo.constant(4000, "i64"))
+    limits = [lo.constant(v, "i64") for v in (-4000, 4000)]
+    exponent = lo.call("smin", "i64", lo.call("smax", "i64", exponent, limits[0]), limits[1])
     quarter = _op(lo, "ashr", exponent, lo.constant(2, "i64"))
     rest = _op(lo, "sub", exponent, _op(lo, "mul", quarter, lo.constant(3, "i64")))
     for step in (quarter, quarter, quarter, rest):
