@@ -2,8 +2,9 @@
 
 {0}, {1}, {2} stand for the operands. `asm OPCODE` is one PTX instruction with the operands in their order: for what C
 has no operator, and where C leaves undefined what PTX defines (shifts beyond the width, division by zero). Expressions
-may follow, separated by ";", that it takes instead of the operands: where ptxas 13.0 folds constants or two
-instructions into something that is not what PTX says.
+may follow, separated by ";", that it takes instead of the operands: where ptxas 13.0 makes of constants, or of two
+instructions, what is not what PTX says. It takes a constant length of bfi.b32 modulo 32, makes one product of the
+saturating sum of a product and itself, and one conversion of two (_OPAQUE).
 """
 
 from __future__ import annotations
@@ -130,8 +131,8 @@ _INTEGERS = "".join(_ring(k) for k in ("u32", "s32", "u64", "s64", "u16", "s16",
     u32 u16 u16: asm mul.wide.u16
     s32 s16 s16: asm mul.wide.s16
     u32 u32 u32 u32: asm sad.u32
-    s32 s32 s32: asm add.sat.s32
-    s32 s32 s32: asm sub.sat.s32
+    s32 s32 s32: asm add.sat.s32 {0}; ({1} ^ 21)
+    s32 s32 s32: asm sub.sat.s32 {0}; ({1} ^ 21)
     s32 s32: asm abs.s32
     s64 s64: asm abs.s64
     s32 s32: asm neg.s32
