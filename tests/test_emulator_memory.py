@@ -219,6 +219,37 @@ def test_parts_of_words() -> None:
     np.testing.assert_array_equal(ran.arrays[2], want)
 
 
+@pytest.mark.parametrize(("kind", "count", "offset"), [("u8", 2, 2), ("u8", 4, 4), ("u16", 2, 0), ("u16", 4, 8)])
+def test_short_vectors_in_local_memory(kind: str, count: int, offset: int) -> None:
+    """Elements that share words, and those that do not, of one address for all lanes and of one for each."""
+    bits = int(kind[1:])
+    registers = [f"%h{k}" for k in range(count)]
+    vector = "{" + ", ".join(registers) + "}"
+    values = " ".join(f"shr.u32 %r2, %r1, {4 * k}; cvt.u16.u32 {r}, %r2;" for k, r in enumerate(registers))
+    store = f"st.local.v{count}.{kind} [%rd3+{offset}], {vector};"
+    load = f"ld.local.v{count}.{kind} {vector}, [%rd3+{offset}];"
+    out = " ".join(f"cvt.u32.u16 %r3, {r}; st.global.u32 [%rd2+{4 * k}], %r3;" for k, r in enumerate(registers))
+    own = "and.b32 %r4, %r1, 1; mul.wide.u32 %rd4, %r4, 16; add.u64 %rd3, %rd3, %rd4;"  # 16 bytes apart
+    for address in ("mov.u64 %rd3, l;", f"mov.u64 %rd3, l; {own}"):
+        text = f"""//ptx
+.version 8.5
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 p) {{
+  .local .align 16 .b8 l[64];
+  .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .b16 %h<4>;
+  mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [p]; mad.wide.u32 %rd2, %r1, {4 * count}, %rd1;
+  {address}
+  mad.lo.u32 %r1, %r1, 2654435761, 2654435761; {values} {store}
+  {" ".join(f"mov.u16 {r}, 0;" for r in registers)} {load} {out} ret;
+}}"""
+        ran = run(text, [np.zeros(32 * count, np.uint32)])
+        assert ran.findings == []
+        words = [(t + 1) * 2654435761 % 2**32 for t in range(32)]
+        want = [[w >> 4 * k & (1 << bits) - 1 for k in range(count)] for w in words]
+        np.testing.assert_array_equal(ran.arrays[0].reshape(32, count), want)
+
+
 OPS = ("Add", "Sub", "Exch", "Min", "Max", "And", "Or", "Xor", "Inc", "Dec", "CAS")
 
 

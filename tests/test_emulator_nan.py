@@ -64,3 +64,14 @@ def test_computed_nans_are_canonical_and_moved_ones_are_kept(level: str) -> None
     np.testing.assert_array_equal(bits[1], words ^ 1)
     np.testing.assert_array_equal(bits[2], computed(roots) >> 3)
     np.testing.assert_array_equal(ran.arrays[3].view(np.uint32).reshape(32, 2), np.stack([words, sums], 1))
+
+
+def test_a_computed_nan_becomes_the_widened_canonical_one_and_a_moved_one_keeps_its_payload() -> None:
+    text = """__global__ void k(const float* in, double* out) {
+        int t = threadIdx.x; float x = in[t], sum = __fadd_rn(x, 1.0f); out[2 * t] = (double)x; out[2 * t + 1] = (double)sum; }"""
+    words = np.full(32, 0x3F800000, np.uint32)
+    words[3], words[8] = 0x7FC12345, 0xFFC00000
+    out = run(text, [words, np.zeros(64, np.uint64)]).arrays[1].reshape(32, 2)
+    assert [hex(v) for v in out[3]] == ["0x7ff82468a0000000", "0x7fffffffe0000000"]
+    assert [hex(v) for v in out[8]] == ["0xfff8000000000000", "0x7fffffffe0000000"]
+    assert [hex(v) for v in out[0]] == ["0x3ff0000000000000", "0x4000000000000000"]

@@ -10,7 +10,7 @@ from harness.emulator import approx, formats, rounding
 from harness.emulator.emitter import Emitter, handles
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.ops_packed import halves, put_halves
-from harness.emulator.ptx import Ins
+from harness.emulator.ptx import Ins, Reg
 from harness.emulator.types import BITS, LL_TYPES
 
 _FLOAT = {"f16": "float", "bf16": "float", "f32": "float", "f64": "double"}  # what a number of the type travels as
@@ -124,6 +124,12 @@ def _source_float(lo: Emitter, i: Ins, source: str) -> str:
     return _flushed(lo, i, lo.get(i.args[1], _FLOAT[source]), source)
 
 
+def _computed(lo: Emitter, i: Ins) -> bool:
+    """Whether a float that is converted comes from arithmetic, as from that of .ftz: the card knows one NaN there."""
+    o = i.args[1]
+    return "ftz" in i.mods or (isinstance(o, Reg) and o.name in lo.origins.computed)
+
+
 def _integral(lo: Emitter, i: Ins, value: str, kind: str, default: str = "") -> str:
     """Rounded to a whole number where the instruction says so."""
     name = next((_TO_INTEGRAL[m] for m in i.mods if m in _TO_INTEGRAL), default)
@@ -139,7 +145,7 @@ def _float_to_float(lo: Emitter, i: Ins, target: str, source: str) -> None:
         lo.put(i.args[0], formats.keep_nan(lo, half, value, target) if a == "double" else half, "i16")
         return
     if BITS[a] < BITS[b]:
-        value = formats.canonical(lo, value) if "ftz" in i.mods and source == "f32" else value  # flushing computes
+        value = formats.canonical(lo, value) if source == "f32" and _computed(lo, i) else value
         value = lo.let(f"fpext {lo.T(a)} {value} to {lo.T(b)}")
     elif BITS[a] > BITS[b]:
         wide = value

@@ -3,12 +3,14 @@
 Everywhere the same idea: take the result rounded to nearest, find on which side of the exact result it lies from a
 residual that has the exact one's sign, and move it by one step where that is the wrong side.
 
-Residuals of floats are computed as doubles and are exact. Those of doubles are exact unless they underflow, or the
-product of a fused operation overflows (Boldo and Muller, Exact and Approximated Error of the FMA, 2011).
+Residuals of floats are computed as doubles and are exact. Those of doubles (Boldo and Muller, Exact and Approximated
+Error of the FMA, 2011) are taken of operands and results whose exponents were first moved to where nothing underflows
+or overflows (scaling.py); of what is not exact even then, because the result is subnormal, the sign is.
 """
 
 from __future__ import annotations
 
+from harness.emulator import scaling
 from harness.emulator.layout import LANES
 from harness.emulator.types import Writer
 
@@ -47,16 +49,23 @@ def _fused_double(lo: Writer, mode: str, a: str, b: str, c: str) -> str:
     near = lo.call("fma", "double", a, b, c)
     if mode == "rm":
         near = _negate(lo, lo.call("fma", "double", _negate(lo, a), b, _negate(lo, c)))
-    high = _op(lo, "fmul", a, b)
-    low = lo.call("fma", "double", a, b, _negate(lo, high))
-    first, second = _two_sum(lo, c, low)
+    x, y, z, n = scaling.product_and_term(lo, a, b, c, near)
+    high = _op(lo, "fmul", x, y)
+    low = lo.call("fma", "double", x, y, _negate(lo, high))
+    first, second = _two_sum(lo, z, low)
     third, fourth = _two_sum(lo, high, first)
-    part = _op(lo, "fadd", _op(lo, "fsub", third, near), fourth)
-    sum_, rest = _two_sum(lo, part, second)
+    left = _sum_of_three(lo, _op(lo, "fsub", third, n), fourth, second)
     zero = lo.constant(0.0, "double")
-    left = _select(lo, _compare(lo, "oeq", "double", sum_, zero), rest, sum_, "double")
     above, below = (_compare(lo, code, "double", left, zero) for code in ("olt", "ogt"))
     return _move(lo, mode, near, *_overflowed(lo, near, (a, b, c), above, below), "double")
+
+
+def _sum_of_three(lo: Writer, a: str, b: str, c: str) -> str:
+    """a + b + c with the exact sum's sign."""
+    high, low = _two_sum(lo, a, b)
+    middle, last = _two_sum(lo, c, low)
+    total, rest = _two_sum(lo, high, middle)
+    return _op(lo, "fadd", total, _op(lo, "fadd", rest, last))
 
 
 def _overflowed(lo: Writer, near: str, inputs: tuple[str, ...], above: str, below: str) -> tuple[str, str]:
@@ -76,6 +85,8 @@ def quotient(lo: Writer, mode: str, a: str, b: str, kind: str) -> str:
     """a / b. The residual a - near * b has the sign of b where the exact quotient is larger."""
     near = lo.let(f"fdiv {lo.T(kind)} {a}, {b}")
     x, y, q = (_widen(lo, v, kind) for v in (a, b, near))
+    if kind == "double":
+        x, y, q = scaling.quotient(lo, x, y, q)
     rest = lo.call("fma", "double", _negate(lo, q), y, x)
     rest = _op(lo, "fmul", lo.call("copysign", "double", lo.constant(1.0, "double"), y), rest)
     above, below = (_compare(lo, code, "double", rest, lo.constant(0.0, "double")) for code in ("olt", "ogt"))
@@ -86,6 +97,8 @@ def root(lo: Writer, mode: str, a: str, kind: str) -> str:
     """The square root."""
     near = lo.call("sqrt", kind, a)
     x, r = (_widen(lo, v, kind) for v in (a, near))
+    if kind == "double":
+        x, r = scaling.square_and_root(lo, x, r)
     rest = lo.call("fma", "double", _negate(lo, r), r, x)
     above, below = (_compare(lo, code, "double", rest, lo.constant(0.0, "double")) for code in ("olt", "ogt"))
     return _move(lo, mode, near, above, below, kind)

@@ -1,7 +1,10 @@
 """What expressions are made of: one line an operation, `result operand... : C expression`.
 
 {0}, {1}, {2} stand for the operands. `asm OPCODE` is one PTX instruction with the operands in their order: for what C
-has no operator, and where C leaves undefined what PTX defines (shifts beyond the width, division by zero).
+has no operator, and where C leaves undefined what PTX defines (shifts beyond the width, division by zero). Expressions
+may follow, separated by ";", that it takes instead of the operands: where ptxas 13.0 makes of constants, or of two
+instructions, what is not what PTX says. It takes a constant length of bfi.b32 modulo 32, makes one product of the
+saturating sum of a product and itself, and one conversion of two (_OPAQUE).
 """
 
 from __future__ import annotations
@@ -32,9 +35,9 @@ def _operation(line: str) -> Operation:
     result, *operands = left.split()
     if not right.startswith("asm "):
         return Operation(result, tuple(operands), right)
-    opcode = right[4:]
+    opcode, *instead = right[4:].split(" ", 1)
     name = "asm_" + opcode.replace(".", "_")
-    places = ", ".join(f"{{{k}}}" for k in range(len(operands)))
+    places = ", ".join(instead[0].split("; ") if instead else (f"{{{k}}}" for k in range(len(operands))))
     return Operation(result, tuple(operands), f"{name}({places})", _helper(name, opcode, result, operands))
 
 
@@ -128,8 +131,8 @@ _INTEGERS = "".join(_ring(k) for k in ("u32", "s32", "u64", "s64", "u16", "s16",
     u32 u16 u16: asm mul.wide.u16
     s32 s16 s16: asm mul.wide.s16
     u32 u32 u32 u32: asm sad.u32
-    s32 s32 s32: asm add.sat.s32
-    s32 s32 s32: asm sub.sat.s32
+    s32 s32 s32: asm add.sat.s32 {0}; ({1} ^ 21)
+    s32 s32 s32: asm sub.sat.s32 {0}; ({1} ^ 21)
     s32 s32: asm abs.s32
     s64 s64: asm abs.s64
     s32 s32: asm neg.s32
@@ -147,7 +150,7 @@ _INTEGERS = "".join(_ring(k) for k in ("u32", "s32", "u64", "s64", "u16", "s16",
     u32 u32 u32 u32: asm bfe.u32
     s32 s32 u32 u32: asm bfe.s32
     u64 u64 u32 u32: asm bfe.u64
-    u32 u32 u32 u32 u32: asm bfi.b32
+    u32 u32 u32 u32 u32: asm bfi.b32 {0}; {1}; {2}; ({3} & 31u)
     u64 u64 u64 u32 u32: asm bfi.b64
     u32 u32 u32 u32: __byte_perm({0}, {1}, {2})
     u32 u32 u32 u32: asm prmt.b32.rc16
@@ -328,6 +331,9 @@ _HALVES = each("""
 
 _INTEGER_NAMES = {"s32": "int", "u32": "uint", "s64": "ll", "u64": "ull"}
 _SHORT_NAMES = {"s16": "short", "u16": "ushort"}
+# ptxas makes one conversion of a float's to an integer and a saturation to a narrower one, even of u32 to s16: NaNs and
+# negative numbers come out otherwise. It does not look through this.
+_OPAQUE = "({0} ^ 21)"
 
 
 def _conversions() -> str:
@@ -345,8 +351,8 @@ def _conversions() -> str:
     for target in ("s8", "u8", "s16", "u16"):
         lines += [f"{target} {source}: asm cvt.rzi.{target}.{source}" for source in ("f32", "f64", "f16")]
         lines += [f"f32 {target}: asm cvt.rn.f32.{target}"]
-        lines += [f"{target} {source}: asm cvt.sat.{target}.{source}" for source in ("s32", "u32", "s64")]
-    lines += [f"{a} {b}: asm cvt.sat.{a}.{b}" for a, b in (("s32", "u32"), ("u32", "s32"), ("s32", "s64"), ("u32", "s64"), ("s32", "u64"), ("u64", "s64"), ("s64", "u64"))]
+        lines += [f"{target} {source}: asm cvt.sat.{target}.{source} {_OPAQUE}" for source in ("s32", "u32", "s64")]
+    lines += [f"{a} {b}: asm cvt.sat.{a}.{b} {_OPAQUE}" for a, b in (("s32", "u32"), ("u32", "s32"), ("s32", "s64"), ("u32", "s64"), ("s32", "u64"), ("u64", "s64"), ("s64", "u64"))]
     lines += [f"{a} {b}: ({C[a]}){{0}}" for a in ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64") for b in ("s8", "u16", "s16", "u32", "s64") if a != b]
     return "\n".join(lines) + """
     f64 f32: (double){0}

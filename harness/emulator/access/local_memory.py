@@ -39,7 +39,7 @@ def local_u(m: Needs, name: str, nbytes: int, n: int, store: bool) -> str:
     values = []
     for k in range(n):
         if nbytes < 4:
-            values.append(_local_part(f, row, mask, bits, f"%v{k}" if store else ""))
+            values.append(_local_part(f, memory, mask, bits, k, f"%v{k}" if store else ""))
         elif nbytes == 4:
             q = f.let(f"getelementptr i8, ptr {row}, i64 {128 * k}")
             values.append(_local_word(f, q, mask, f"%v{k}" if store else ""))
@@ -76,9 +76,11 @@ def _local_double(f: Fn, row: str, k: int, mask: str, value: str) -> str:
     return f.let(f"or <32 x i64> {low}, {f.let(f'shl <32 x i64> {high}, splat (i64 32)')}")
 
 
-def _local_part(f: Fn, row: str, mask: str, bits: int, value: str) -> str:
-    shift = _bit_offset(f)
-    shifts = splat(f, shift, "i32")
+def _local_part(f: Fn, memory: str, mask: str, bits: int, k: int, value: str) -> str:
+    """Element k of those that begin at %a: a part of a word, which may be another word than the first one's."""
+    at = f.let(f"add i64 %a, {k * bits // 8}")
+    row = f.let(f"getelementptr [128 x i8], ptr {memory}, i64 {f.let(f'lshr i64 {at}, 2')}")
+    shifts = splat(f, _bit_offset(f, at), "i32")
     old = f.let(f"load <32 x i32>, ptr {row}, align 64")
     if not value:
         return f.let(f"trunc <32 x i32> {f.let(f'lshr <32 x i32> {old}, {shifts}')} to <32 x i{bits}>")
@@ -89,8 +91,9 @@ def _local_part(f: Fn, row: str, mask: str, bits: int, value: str) -> str:
     return ""
 
 
-def _bit_offset(f: Fn) -> str:
-    low = f.let("and i64 %a, 3")
+def _bit_offset(f: Fn, at: str) -> str:
+    """Of the byte at an address in its word."""
+    low = f.let(f"and i64 {at}, 3")
     return f.let(f"trunc i64 {f.let(f'shl i64 {low}, 3')} to i32")
 
 
