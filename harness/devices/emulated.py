@@ -34,7 +34,8 @@ class Reporter:
         """The fault, if any, then the hazards: one finding for each kind and line."""
         found = [self._fault(places, outcome)] if outcome.fault is not None else []
         seen = {(f.kind, f.line) for f in found}
-        hazards = [self._hazard(places, h) for h in outcome.hazards]
+        # Where a line races with other warps and with lanes of its own, the former says which barrier is missing.
+        hazards = [self._hazard(places, h) for h in sorted(outcome.hazards, key=_within_warp)]
         raced = {f.tensor for f in hazards if f.kind is K.DATA_RACE}
         for f in hazards:
             # A word read too early is first seen unwritten, then written by another warp: the race is the cause.
@@ -242,6 +243,12 @@ _MBARRIER = {
     L.M_INITIALISED_TWICE: "The mbarrier at {spot} is initialised again without having been invalidated.",
     L.M_COUNT: "The mbarrier at {spot} is initialised with a count outside of 1 to 1048575.",
 }
+
+
+def _within_warp(h: Hazard) -> bool:
+    """Whether a hazard is a race between lanes of one warp."""
+    who = h.tag & (L.CLOCK_STEP - 1)
+    return h.kind in L.SHARED_RACES and who != L.MANY_WARPS and who & (L.SEVERAL_LANES - 1) == h.warp
 
 
 def _waits_at(warp: L.Warp) -> int:

@@ -41,6 +41,7 @@ MAX_DEFERRED = 256  # of a block: arrivals that wait for copies, and bulk copies
 # Kinds of hazards: seen, recorded, and run past.
 (H_RACE_READ, H_RACE_WRITE, H_UNINIT_SHARED, H_UNINIT_LOCAL, H_UNINIT_GLOBAL, H_RACE_ATOMIC, H_IN_FLIGHT,
  H_BARRIER_OBJECT, H_BLOCK_READ, H_BLOCK_WRITE, H_UNINIT_REGISTER) = range(11)  # fmt: skip
+SHARED_RACES = (H_RACE_READ, H_RACE_WRITE, H_RACE_ATOMIC)
 
 # Tags of the global-memory shadow (access/blocks.py): 2 * a block's number in the case, + 1 for a strong access.
 TAG_STRONG = 1

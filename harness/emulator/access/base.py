@@ -52,7 +52,7 @@ def fault_helper(m: Needs, name: str) -> str:
 
 
 def hazard_helper(m: Needs, name: str) -> str:
-    """Record a hazard once for each instruction and kind."""
+    """Record a hazard once for each instruction and kind; races between the lanes of one warp apart from others."""
     f = Fn(
         f"define internal void @{name}(ptr %ctx, ptr %warp, i32 %kind, i32 %insn, i32 %lane, i64 %address, "
         "i32 %tag, i32 %other) noinline cold {"
@@ -61,7 +61,7 @@ def hazard_helper(m: Needs, name: str) -> str:
     seen = f.get("%ctx", Context, "seen", pointer=True)
     p = f.let(f"getelementptr i32, ptr {seen}, i32 %insn")
     old = f.let(f"load i32, ptr {p}")
-    bit = f.let("shl i32 1, %kind")
+    bit = f.let(f"shl i32 1, {_distinct_kind(f)}")
     fresh = f.let(f"icmp eq i32 {f.let(f'and i32 {old}, {bit}')}, 0")
     count = f.get("%ctx", Context, "nhazards")
     room = f.let(f"icmp ult i64 {count}, {f.get('%ctx', Context, 'max_hazards')}")
@@ -86,6 +86,20 @@ def hazard_helper(m: Needs, name: str) -> str:
     f.when(f.let(f"and i1 {fresh}, {room}"), record)
     f("  ret void")
     return f.text()
+
+
+def _distinct_kind(f: Fn) -> str:
+    """The kind, or another number where a race on shared memory is with a lane of the same warp."""
+    number = f.get("%warp", Warp, "number")
+    same = f.let(f"icmp eq i32 {f.let(f'and i32 {f.let(_DIFFERENCE.format(number))}, {L.SEVERAL_LANES - 1}')}, 0")
+    of_warp = f.let(f"icmp ult i32 {f.let(f'and i32 %tag, {L.CLOCK_STEP - 1}')}, {L.STRONG + L.SEVERAL_LANES}")
+    races = sum(1 << kind for kind in L.SHARED_RACES)
+    race = f.let(f"trunc i32 {f.let(f'lshr i32 {races}, %kind')} to i1")
+    within = f.let(f"and i1 {race}, {f.let(f'and i1 {same}, {of_warp}')}")
+    return f.let(f"add i32 %kind, {f.let(f'select i1 {within}, i32 16, i32 0')}")
+
+
+_DIFFERENCE = "xor i32 %tag, {}"
 
 
 def fault(m: Needs, f: Fn, lane: str, address: str, nbytes: int) -> None:
