@@ -175,8 +175,7 @@ def _progress() -> Iterator[Callable[[Event], None]]:
     if not sys.stderr.isatty():
         yield lambda event: None
         return
-    from rich.console import Console
-
+    from harness.report.console import Console
     from harness.report.terminal import progress_line
 
     with Console(stderr=True).status("starting") as status:
@@ -185,10 +184,9 @@ def _progress() -> Iterator[Callable[[Event], None]]:
 
 def _write(report: Report, source: str, parsed: argparse.Namespace) -> None:
     """The report for people on standard output (standard error when JSON goes there), and the JSON."""
-    from rich.console import Console
-
     from harness.errors import UsageError
     from harness.report import json, terminal
+    from harness.report.console import Console
 
     to_stdout = parsed.json == "-"
     if parsed.json and not to_stdout:

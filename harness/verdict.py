@@ -39,6 +39,11 @@ _RANK = (
 )
 
 
+def severity(verdict: Verdict) -> int:
+    """Its place among the verdicts, the mildest first."""
+    return _RANK.index(verdict)
+
+
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict that stands for all of them; `accepted` where there are none."""
     return max(verdicts, key=_RANK.index, default=Verdict.ACCEPTED)

@@ -113,3 +113,16 @@ def test_faults(name: str) -> None:
     if line is not None:
         stacks = [(f.line, *(int(call.split(":")[1]) for call in f.call_stack)) for f in ran.findings if f.kind is kind]
         assert any(FIRST + line in stack for stack in stacks), ran.findings
+
+
+CCCL = """
+#include <cuda/barrier>
+__global__ void k(int* out) { __shared__ cuda::barrier<cuda::thread_scope_block> b; if (threadIdx.x == 0) init(&b, 65); __syncthreads();
+b.arrive_and_wait();
+out[threadIdx.x] = 1; }"""
+
+
+def test_a_barrier_of_the_library_that_never_completes_is_a_deadlock() -> None:
+    ran = run(CCCL, [np.zeros(64, np.int32)], block=64, budget=50_000_000)
+    assert [f.kind for f in ran.findings] == [K.DEADLOCK]
+    assert ran.findings[0].line == 7

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 
+import numpy as np
 import pytest
 
 from harness.emulator.errors import UnsupportedPtx
@@ -13,7 +14,7 @@ from harness.emulator.launch import shape_of
 from harness.emulator.program import Program, lower
 from harness.emulator.ptx import Addr, Imm, Ins, Label, Loc, Module, Pair, Reg, Sym, Vec, layout_shared, parse
 from tests import ptx_table, test_emulator_control, test_emulator_integer
-from tests.emulator_kit import ptx_of
+from tests.emulator_kit import ptx_of, run
 
 HEADER = ".version 9.0\n.target sm_90\n.address_size 64\n"
 
@@ -276,3 +277,21 @@ def test_damaged_texts_raise_nothing_but_unsupported() -> None:
             assert known.what
         except Exception as error:
             raise AssertionError(f"seed {seed}") from error
+
+
+def test_labels_of_a_scope_are_its_own() -> None:
+    """Inline assembly with a label, inlined twice: each branch goes to the label of its own scope."""
+    text = """__device__ unsigned half_or_more(unsigned v) { unsigned r;
+        asm volatile("{ .reg .pred p; mov.u32 %0, 1; setp.lt.u32 p, %1, 50; @p bra L; mov.u32 %0, 2; L: add.u32 %0, %0, 10; }" : "=&r"(r) : "r"(v));
+        return r; }
+        __global__ void k(unsigned* out) { unsigned t = threadIdx.x; out[t] = half_or_more(2 * t) * 100 + half_or_more(t); }"""
+    ran = run(text, [np.zeros(64, np.uint32)], block=64)
+    assert ran.findings == []
+    assert ran.arrays[0].tolist() == [(11 if 2 * t < 50 else 12) * 100 + (11 if t < 50 else 12) for t in range(64)]
+
+
+def test_the_address_of_a_parameter_is_unsupported() -> None:
+    text = """struct P { float* p; int n; }; __device__ __noinline__ int size(const P& p) { return p.n; }
+        __global__ void k(const __grid_constant__ P p) { p.p[threadIdx.x] = *(volatile const int*)&p.n; }"""
+    with pytest.raises(UnsupportedPtx, match="parameter"):
+        run(text, [np.zeros(32, np.float32), 5], block=32)

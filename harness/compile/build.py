@@ -77,6 +77,7 @@ def options(compiler: Nvrtc, card: Card, level: str) -> list[str]:
     """The compiler's options. A real architecture makes the assembler check the PTX as well."""
     flags = [f"--gpu-architecture=sm_{card.arch}", "-default-device", "-rdc=true", "-std=c++17", "-lineinfo"]
     flags.append("-diag-suppress=47")  # CCCL defines the macros of <climits> and <cfloat> in other words
+    flags.append("-diag-suppress=20054")  # static __shared__ cuda::barrier, as the programming guide declares it
     flags += ["--Ofast-compile=mid"] if level == "mid" else []
     return flags + [f"-I{folder}" for folder in compiler.toolkit.include]
 

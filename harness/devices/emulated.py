@@ -17,6 +17,7 @@ from harness.plan import locate
 from harness.planning.printf import render
 from harness.results import Access, Finding
 from harness.verdict import FindingKind as K
+from harness.verdict import severity, verdict_of
 
 _BY_MASK = (L.F_TRAP, L.F_ASSERT, L.F_BARRIER_MASK, L.F_SHUFFLE, L.F_BARRIER_NUMBER)  # name lanes, not one lane
 _USES = {undefined.VALUE: "used", undefined.ADDRESS: "used as an address", undefined.CONDITION: "used as a condition"}
@@ -43,7 +44,7 @@ class Reporter:
             if (f.kind, f.line) not in seen and not symptom:
                 seen.add((f.kind, f.line))
                 found.append(f)
-        return found
+        return sorted(found, key=lambda f: severity(verdict_of(f.kind)), reverse=True)
 
     def printed(self, outcome: Outcome) -> str:
         """What the kernel's printf calls say."""
@@ -62,7 +63,7 @@ class Reporter:
         stack = []
         while loc is not None:
             name = self._module.files.get(loc.file, "").rsplit("/", 1)[-1]
-            if loc.line and (name, loc.line) != (file, line):
+            if loc.line and name == self._file and (name, loc.line) != (file, line):  # not those in headers
                 stack.append(f"{name}:{loc.line}")
             loc = loc.inlined_at
         where = p.block(block) if block < _NO_BLOCK else None

@@ -56,6 +56,9 @@ class LaunchPlaces:
         if not best:
             return Spot("", (), f"memory at byte {offset}")
         index, name = (offset - start) // 4, _variable(best)
+        following = [at for at in self.kernel.shared.values() if at > start]
+        if min([self.shared_bytes(), *following]) - start <= 4:  # a single word
+            return Spot(name, (index,), name)
         return Spot(name, (index,), f"{name}[{index}] (counted in 4-byte words)")
 
 

@@ -336,8 +336,25 @@ class Emitter:
                 return table[name]
         for p in self.f.params:  # in parameter space; taken by __grid_constant__ even where nobody uses it
             if p.name == name:
+                if self._reaches_a_use(self.ins):
+                    raise UnsupportedPtx("the address of a kernel's parameter, as of __grid_constant__", self.ins.loc)
                 return p.offset
         raise UnsupportedPtx(f"symbol {name}", self.ins.loc)
+
+    def _reaches_a_use(self, i: Ins) -> bool:
+        """Whether anything but another move uses what an instruction moves."""
+        todo, seen = list(registers(i.args[0])), set[str]()
+        while todo:
+            name = todo.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            for user in (x for b in self.blocks for x in [*b.ins, *([b.branch] if b.branch else [])]):
+                if any(name in registers(a) for a in user.args[1:]):
+                    if user.base not in ("mov", "cvta"):
+                        return True
+                    todo += registers(user.args[0])
+        return False
 
     def register_value(self, name: str, vec: bool) -> str:
         """The register's own value, as a vector if asked for."""

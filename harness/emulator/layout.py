@@ -219,6 +219,7 @@ class Context(c.Structure):
         ("bulk", c.c_uint64),  # -> BulkCopy
         ("ndeferred", c.c_uint32),
         ("nbulk", c.c_uint32),
+        ("idle_turns", c.c_uint32),  # in which all that ran waited for an mbarrier in vain
         ("progress", c.c_uint32),  # grows whenever something happens that a waiting warp may be waiting for
         ("race_base", c.c_uint32),  # tags up to race_base + 1 are of older launches
         ("block_tag", c.c_uint32),

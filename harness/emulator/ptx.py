@@ -399,6 +399,7 @@ class _Parser:
         self.f = f
         branch_targets: dict[str, tuple[str, ...]] = {}
         first_loc = True
+        starts, labels = [0], [set[str]()]  # of each scope: where its instructions start, and its labels
         while True:
             if not self._skip_space():
                 raise UnsupportedPtx(f"PTX ends inside {f.name}", self.loc)
@@ -406,11 +407,14 @@ class _Parser:
             if c == "{":
                 self.pos += 1
                 self.scopes.append({})
+                starts.append(len(f.body))
+                labels.append(set())
             elif c == "}":
                 self.pos += 1
                 self.scopes.pop()
                 if not self.scopes:
                     break
+                self._close_labels(f.body, starts.pop(), labels.pop())
             elif self.text.startswith((".loc ", ".loc\t"), self.pos):
                 self._loc_directive()
                 if first_loc and self.loc and self.loc.line:
@@ -424,6 +428,7 @@ class _Parser:
                 elif self.text.startswith(".callprototype", self.pos):
                     self._until(";")
                 else:
+                    labels[-1].add(m[1])
                     f.body.append(Label(m[1]))
             else:
                 self._statement(self._until(";"))
@@ -433,6 +438,20 @@ class _Parser:
                 if not isinstance(table, Sym) or table.name not in branch_targets:
                     raise UnsupportedPtx(f"{i.op} without a table of labels", i.loc)
                 i.targets = branch_targets[table.name]
+
+    def _close_labels(self, body: list[Ins | Label], start: int, labels: set[str]) -> None:
+        """Labels of a scope are its own: inline assembly that is inlined twice has the same ones twice."""
+        if not labels:
+            return
+        self.unique += 1
+        own = {name: f"{name}${self.unique}" for name in labels}
+        for at in range(start, len(body)):
+            item = body[at]
+            if isinstance(item, Label):
+                body[at] = Label(own.get(item.name, item.name))
+            elif item.base in ("bra", "brx"):
+                symbols = (Sym(own.get(a.name, a.name), a.offset) if isinstance(a, Sym) else a for a in item.args)
+                item.args = tuple(symbols)
 
     def _loc_directive(self) -> None:
         m = _LOC.match(self.text, self.pos)

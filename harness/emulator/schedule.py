@@ -32,7 +32,7 @@ def scheduler_ir() -> str:
     a = Fn()
     a("define i32 @run_blocks(ptr %ctx) {")
     a("entry:\n  %w = alloca i32\n  %i = alloca i32\n  %v = alloca i32\n  %ran = alloca i32\n  %out = alloca i32")
-    a("  %progress = alloca i32\n  %busy = alloca i32\n  %idle_turns = alloca i32\n  store i32 0, ptr %idle_turns")
+    a("  %progress = alloca i32\n  %busy = alloca i32")
     nw = a.get("%ctx", Context, "nwarps")
     warps = a.let(f"inttoptr i64 {a.get('%ctx', Context, 'warps')} to ptr")
     stride = a.get("%ctx", Context, "warp_stride")
@@ -78,6 +78,7 @@ def _take_block(a: Fn, stop: str, nextp: str, total: str, nw: str) -> None:
     ):
         a.put("%ctx", Context, name, a.let(f"trunc i64 {value} to i32"))
     _start_clock(a)
+    a.put("%ctx", Context, "idle_turns", "0")
     for b in range(L.MAX_BARRIERS):
         for name, value in (("arrived", "0"), ("expected", "0"), ("only_arrived", "0"), *_NO_VOTES):
             a(f"  store i32 {value}, ptr {a.at('%ctx', Context, name, str(b))}")
@@ -225,15 +226,14 @@ def _turn(a: Fn, warps: str, stride: str, nw: str, stop: str) -> None:
 
 def _count_idle_turn(a: Fn) -> None:
     """A turn in which all that ran was waiting for an mbarrier in vain; after many of them nobody will ever arrive.
-    (Not the first: a loop may give up waiting. Blocks that talk to others may wait for those.)"""
+    (Not after the first: a loop may give up waiting, or wait for another block as well.)"""
     nothing = a.let(f"or i32 {a.get('%ctx', Context, 'moved')}, {a.let('load i32, ptr %busy')}")
-    nothing = a.let(f"or i32 {nothing}, {a.get('%ctx', Context, 'sets_aside')}")
     before = a.let("load i32, ptr %progress")
     same = a.let(f"icmp eq i32 {before}, {a.get('%ctx', Context, 'progress')}")
     idle = a.let(f"and i1 {same}, {a.let(f'icmp eq i32 {nothing}, 0')}")
-    turns = a.let(f"add i32 {a.let('load i32, ptr %idle_turns')}, 1")
+    turns = a.let(f"add i32 {a.get('%ctx', Context, 'idle_turns')}, 1")
     turns = a.let(f"select i1 {idle}, i32 {turns}, i32 0")
-    a(f"  store i32 {turns}, ptr %idle_turns")
+    a.put("%ctx", Context, "idle_turns", turns)
     a(f"  br i1 {a.let(f'icmp ugt i32 {turns}, {_IDLE_TURNS}')}, label %stuck, label %goes_on\ngoes_on:")
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from harness.problem import Problem
+from harness.report.console import Console
 from harness.report.excerpt import printable
 
 
