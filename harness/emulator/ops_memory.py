@@ -27,7 +27,7 @@ def _space(i: Ins) -> str:
     return "generic"
 
 
-def _address(lo: Emitter, o: Operand, kind: str, vec: bool) -> str:
+def address_of(lo: Emitter, o: Operand, kind: str, vec: bool) -> str:
     """base + offset as i32 or i64."""
     if not isinstance(o, Addr):
         raise UnsupportedPtx(f"address of {lo.ins.op}", lo.ins.loc)
@@ -42,7 +42,7 @@ def _address(lo: Emitter, o: Operand, kind: str, vec: bool) -> str:
     return lo.let(f"add {t} {base}, {f'splat ({kind} {o.offset})' if vec else o.offset}")
 
 
-def _res(lo: Emitter) -> str:
+def result_buffer(lo: Emitter) -> str:
     """Where helpers out of line leave values: element k of lane l at (k * 32 + l) * its size."""
     lo.allocas.setdefault("res", "[128 x i64], align 64")
     return "%res"
@@ -173,29 +173,29 @@ def _load_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> tuple[
         h = need(lo, f"single_ld_{suffix}", lambda m, name: access.single_u(m, name, nbytes, n, store=False))
         return _values(lo, lo.let(f"call {scalar} @{h}(ptr %ctx, ptr %warp, i64 {a}, {common})"), scalar, n), False
     if space in ("global", "const") and uniform:
-        a = _address(lo, i.args[1], "i64", vec=False)
+        a = address_of(lo, i.args[1], "i64", vec=False)
         h = need(lo, f"global_ld{'o' * strong}_u_{suffix}",
                  lambda m, name: access.global_u(m, name, nbytes, n, store=False, ordered=strong))  # fmt: skip
         return _values(lo, lo.let(f"call {scalar} @{h}(ptr %ctx, ptr %warp, i64 {a}, {common})"), scalar, n), False
     if space == "shared" and uniform:
-        a = _address(lo, i.args[1], "i32", vec=False)
+        a = address_of(lo, i.args[1], "i32", vec=False)
         h = need(lo, f"shared_ld{'o' * ordered}_u_{suffix}",
                  lambda m, name: access.shared_u(m, name, nbytes, n, store=False, ordered=ordered))  # fmt: skip
         return _values(lo, lo.let(f"call {scalar} @{h}(ptr %ctx, ptr %warp, i32 {a}, {common})"), scalar, n), False
     if space == "local" and uniform:
-        a = _address(lo, i.args[1], "i64", vec=False)
+        a = address_of(lo, i.args[1], "i64", vec=False)
         h = need(lo, f"local_ld_u_{suffix}", lambda m, name: access.local_u(m, name, nbytes, n, store=False))
         return _values(lo, lo.let(f"call {vector} @{h}(ptr %ctx, ptr %warp, i64 {a}, {common})"), vector, n), True
-    res = _res(lo)
+    res = result_buffer(lo)
     if space == "shared":
-        a = _address(lo, i.args[1], "i32", vec=True)
+        a = address_of(lo, i.args[1], "i32", vec=True)
         traffic.count_shared(lo, i, a, nbytes * n)
         h = need(lo, f"shared_ld{'o' * ordered}_v_{suffix}",
                  lambda m, name: access.shared_v(m, name, nbytes, n, store=False, ordered=ordered))  # fmt: skip
         return _values(
             lo, lo.let(f"call {vector} @{h}(ptr %ctx, ptr %warp, <32 x i32> {a}, {common}, ptr {res})"), vector, n
         ), True
-    a = _address(lo, i.args[1], "i64", vec=True)
+    a = address_of(lo, i.args[1], "i64", vec=True)
     if space in ("global", "const") and not strong:
         h = need(lo, f"global_ld_v_{suffix}", lambda m, name: access.global_v(m, name, nbytes, n, store=False))
         return _values(
@@ -221,7 +221,7 @@ def _read_results(lo: Emitter, bits: int, n: int) -> list[str]:
 
 
 def _single_address(lo: Emitter, o: Operand, space: str) -> str:
-    a = _address(lo, o, "i64", vec=False)
+    a = address_of(lo, o, "i64", vec=False)
     return lo.let(f"add i64 {a}, {_WINDOW[space]}") if space in _WINDOW else a
 
 
@@ -266,32 +266,34 @@ def _store_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> None:
         h = need(lo, f"single_st_{suffix}", lambda m, name: access.single_u(m, name, nbytes, n, store=True))
         call = f"@{h}(ptr %ctx, ptr %warp, i64 {a}{_list(values, f'i{bits}')}, {common})"
     elif not vec and space == "global":
-        a = _address(lo, i.args[0], "i64", vec=False)
+        a = address_of(lo, i.args[0], "i64", vec=False)
         h = need(lo, f"global_st{'o' * strong}_u_{suffix}",
                  lambda m, name: access.global_u(m, name, nbytes, n, store=True, ordered=strong))  # fmt: skip
         call = f"@{h}(ptr %ctx, ptr %warp, i64 {a}{_list(values, f'i{bits}')}, {common})"
     elif not vec:
-        a = _address(lo, i.args[0], "i32", vec=False)
+        a = address_of(lo, i.args[0], "i32", vec=False)
         h = need(lo, f"shared_st{'o' * ordered}_u_{suffix}",
                  lambda m, name: access.shared_u(m, name, nbytes, n, store=True, ordered=ordered))  # fmt: skip
         call = f"@{h}(ptr %ctx, ptr %warp, i32 {a}{_list(values, f'i{bits}')}, {common})"
     elif space == "local" and same_place:
-        a = _address(lo, i.args[0], "i64", vec=False)
+        a = address_of(lo, i.args[0], "i64", vec=False)
         h = need(lo, f"local_st_u_{suffix}", lambda m, name: access.local_u(m, name, nbytes, n, store=True))
         call = f"@{h}(ptr %ctx, ptr %warp, i64 {a}{_list(values, f'<32 x i{bits}>')}, {common})"
     elif space == "shared":
-        a = _address(lo, i.args[0], "i32", vec=True)
+        a = address_of(lo, i.args[0], "i32", vec=True)
         traffic.count_shared(lo, i, a, nbytes * n)
         h = need(lo, f"shared_st{'o' * ordered}_v_{suffix}",
                  lambda m, name: access.shared_v(m, name, nbytes, n, store=True, ordered=ordered))  # fmt: skip
-        call = f"@{h}(ptr %ctx, ptr %warp, <32 x i32> {a}{_list(values, f'<32 x i{bits}>')}, {common}, ptr {_res(lo)})"
+        operands = f"<32 x i32> {a}{_list(values, f'<32 x i{bits}>')}, {common}, ptr {result_buffer(lo)}"
+        call = f"@{h}(ptr %ctx, ptr %warp, {operands})"
     elif space in ("global", "const") and not strong:
-        a = _address(lo, i.args[0], "i64", vec=True)
+        a = address_of(lo, i.args[0], "i64", vec=True)
         h = need(lo, f"global_st_v_{suffix}", lambda m, name: access.global_v(m, name, nbytes, n, store=True))
-        call = f"@{h}(ptr %ctx, ptr %warp, <32 x i64> {a}{_list(values, f'<32 x i{bits}>')}, {common}, ptr {_res(lo)})"
+        operands = f"<32 x i64> {a}{_list(values, f'<32 x i{bits}>')}, {common}, ptr {result_buffer(lo)}"
+        call = f"@{h}(ptr %ctx, ptr %warp, {operands})"
     else:
-        a = _address(lo, i.args[0], "i64", vec=True)
-        res = _res(lo)
+        a = address_of(lo, i.args[0], "i64", vec=True)
+        res = result_buffer(lo)
         if space == "generic":
             traffic.count_generic(lo, i, a, nbytes * n)
         for k, v in enumerate(values):
@@ -382,7 +384,7 @@ def _synchronises(lo: Emitter, i: Ins, address: Operand, how: int) -> None:
     if not lo.publishes or lo.shape.single:
         return
     space = _space(i)
-    a = _address(lo, address, "i64", vec=True)
+    a = address_of(lo, address, "i64", vec=True)
     if space == "shared":
         a = lo.let(f"or <32 x i64> {a}, splat (i64 {L.SHARED_WINDOW << L.WINDOW_BITS})")
     if space in ("shared", "global", "generic"):
@@ -476,6 +478,3 @@ def _assert_failed(lo: Emitter, i: Ins) -> None:
     lo.emit(f"store i64 {value}, ptr {lo.field_pointer('%ctx', Context, 'fault_address', lo.lines)}")
     lo.fault(L.F_ASSERT, i)
     lo.label(lo.new_label())
-
-
-address_of, result_buffer = _address, _res

@@ -41,7 +41,7 @@ PARTS = ("mma", "fp8dump", "approx", "tables", "random")
 
 
 @dataclass(frozen=True)
-class Session:
+class Suite:
     """Processes and folders that all parts share."""
 
     emulators: list[Child]
@@ -57,9 +57,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         emulators = [Child(emulator) for _ in range(options.workers)]
         other = Child(emulator_unoptimised if options.without_card else card)
-        session = Session(emulators, other, Path(folder), options.out, options)
+        suite = Suite(emulators, other, Path(folder), options.out, options)
         try:
-            differs = [_timed(part, session) for part in options.parts]
+            differs = [_timed(part, suite) for part in options.parts]
         finally:
             for child in (*emulators, other):
                 child.close()
@@ -80,12 +80,12 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _timed(part: str, session: Session) -> bool:
+def _timed(part: str, suite: Suite) -> bool:
     """Run a part; whether it found differences. A part that fails itself does not lose the others."""
     begun = time.monotonic()
     print(f"== {part}", flush=True)
     try:
-        differs = _RUN[part](session)
+        differs = _RUN[part](suite)
     except Exception as error:
         print(f"the part failed: {type(error).__name__}: {error}", file=sys.stderr)
         differs = True
@@ -93,13 +93,13 @@ def _timed(part: str, session: Session) -> bool:
     return differs
 
 
-def _random(session: Session) -> bool:
-    o = session.options
+def _random(suite: Suite) -> bool:
+    o = suite.options
     work = differential_random.batches(o.programs, o.batch, o.first, o.families)
-    comparison = Comparison(session.emulators, session.other, session.folder, time.monotonic() + o.seconds)
+    comparison = Comparison(suite.emulators, suite.other, suite.folder, time.monotonic() + o.seconds)
     tally = comparison.run(work)
     _print_tally(tally)
-    write_random(session.out, tally)
+    write_random(suite.out, tally)
     return any(c.verdict != PAYLOAD for c in tally.cases)
 
 
@@ -129,7 +129,7 @@ def write(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, indent=1, default=str))
 
 
-_RUN: dict[str, Callable[[Session], bool]] = {
+_RUN: dict[str, Callable[[Suite], bool]] = {
     "random": _random,
     "tables": lambda s: differential_tables.compare(s.emulators, s.other, s.folder, s.out),
     "approx": lambda s: differential_approx.compare(s.emulators[0], s.other, s.folder, s.out),
