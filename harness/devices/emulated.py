@@ -271,6 +271,8 @@ def _barrier_mask(c: Context) -> str:
 
 def _shuffle(c: Context, i: Ins | None) -> str:
     names = {"shfl": "A shuffle", "vote": "A vote", "bar": "__syncwarp()"}
+    if c.fault_mask == 0xFFFFFFFF:
+        return f"{names.get(i.base if i else '', 'A warp operation')} reads from a lane that its mask does not name."
     lanes = ranges([n for n in range(L.LANES) if c.fault_mask >> n & 1])
     return (
         f"{names.get(i.base if i else '', 'A warp operation')} names threads of warp {c.fault_warp} that are not "
