@@ -48,7 +48,7 @@ SOLUTIONS = {str(p.relative_to(ROOT)): p for p in sorted((ROOT / "solutions").gl
 
 def _judge(declared: Declared) -> tuple[str, list[Finding], str]:
     """(verdict, findings of all cases, compiler's log)"""
-    endless = declared.expected["verdict"] == "time_limit"
+    endless = declared.expected.get("verdict") == "time_limit"
     seconds, chosen = ENDLESS_SECONDS if endless else SECONDS, declared.expected.get("cases")
     options = pipeline.Options(
         device="cpu", cases=chosen, seconds=seconds, seed=7, cache=False, resource_seconds=0
