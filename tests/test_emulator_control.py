@@ -153,3 +153,21 @@ def test_indexed_branches(mask: int) -> None:
     """brx.idx, divergent and uniform; one label stands in the table twice and one case falls through."""
     ran = run(BRANCH_TABLE, [np.zeros(32, np.int32), mask])
     np.testing.assert_array_equal(ran.arrays[0], np.array([1, 420, 1, 400])[np.arange(32) & mask])
+
+
+def test_a_guarded_load_in_a_loop_leaves_the_lanes_alone_that_have_left_it() -> None:
+    """Each lane reads its word in its last turn, under a guard; the value is used behind the loop."""
+    text = """.version 9.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 data) {
+  .reg .pred %p<3>; .reg .b32 %r<5>; .reg .b64 %rd<4>;
+  ld.param.u64 %rd0, [data]; mov.u32 %r0, %tid.x; mov.u32 %r1, 0; mov.u32 %r2, 7;
+  mul.wide.u32 %rd1, %r0, 4; add.s64 %rd2, %rd0, %rd1;
+L: setp.ge.u32 %p0, %r1, %r0; mov.u32 %r2, 0; @%p0 ld.global.u32 %r2, [%rd2];
+  add.u32 %r1, %r1, 1; @!%p0 bra L;
+  add.u32 %r2, %r2, 1; st.global.u32 [%rd2], %r2; ret;
+}
+"""
+    ran = run("//ptx\n" + text, [np.arange(32, dtype=np.uint32) * 10])
+    assert ran.arrays[0].tolist() == [10 * n + 1 for n in range(32)]

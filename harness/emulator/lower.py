@@ -236,9 +236,17 @@ class Lowering(Suspender):
         for name in names:
             old = i.previous.get(name, UNDEFINED)
             if old != UNDEFINED:
-                self.store_register(name, self.register_value(old, name in self.flow.varying))
+                self.store_register(name, self._kept(name, self.register_value(old, name in self.flow.varying)))
         self.taint.keep(i)
         self._for_lanes(lanes, lambda: self._checked(i, handler))
+
+    def _kept(self, name: str, value: str) -> str:
+        """A value for the running lanes; lanes that have left the loop keep theirs, where it is used outside."""
+        if name not in self.flow.blended:
+            return value
+        kind = self.allocas[self.alloca_of(name)]
+        before = self.let(f"load {kind}, ptr %{self.alloca_of(name)}")
+        return self.let(f"select <32 x i1> {self.lane_vector(self.mask)}, {kind} {value}, {kind} {before}")
 
     def _for_lanes(self, lanes: str, body: Callable[[], None]) -> None:
         """Run body for these lanes, if there are any."""
