@@ -51,18 +51,27 @@ class Fn:
 
     def each_lane(self, mask: str, body: Callable[[str], None]) -> None:
         """Run body for every lane in the mask (i32), lowest first; body gets the lane as i32."""
+
+        def turn(left: str, lane: str) -> str:
+            less = self.let(f"sub i32 {left}, 1")
+            rest = self.let(f"and i32 {left}, {less}")
+            body(lane)
+            return rest
+
+        self.while_lanes(mask, turn)
+
+    def while_lanes(self, mask: str, turn: Callable[[str, str], str]) -> None:
+        """Run turn while lanes of the mask (i32) are left; it gets these and the lowest of them (both i32), and says
+        which are left after it."""
         self.n += 1
         rest = f"%rest{self.n}"
         self.lines.insert(2, f"  {rest} = alloca i32")
         head, do, on = self.new_label(), self.new_label(), self.new_label()
         self(f"  store i32 {mask}, ptr {rest}\n  br label %{head}\n{head}:")
-        m = self.let(f"load i32, ptr {rest}")
-        self(f"  br i1 {self.let(f'icmp eq i32 {m}, 0')}, label %{on}, label %{do}\n{do}:")
-        lane = self.let(f"call i32 @llvm.cttz.i32(i32 {m}, i1 true)")
-        less = self.let(f"sub i32 {m}, 1")
-        self(f"  store i32 {self.let(f'and i32 {m}, {less}')}, ptr {rest}")
-        body(lane)
-        self(f"  br label %{head}\n{on}:")
+        left = self.let(f"load i32, ptr {rest}")
+        self(f"  br i1 {self.let(f'icmp eq i32 {left}, 0')}, label %{on}, label %{do}\n{do}:")
+        after = turn(left, self.let(f"call i32 @llvm.cttz.i32(i32 {left}, i1 true)"))
+        self(f"  store i32 {after}, ptr {rest}\n  br label %{head}\n{on}:")
 
     def repeat(self, count: str, body: Callable[[str], None]) -> None:
         """Run body `count` times (i32); body gets 0, 1, ... as i32."""

@@ -50,11 +50,14 @@ class Lowered:
     census: Census
 
 
+_MEETINGS = ("bar", "barrier", "shfl", "vote")  # where a report may have to say at which line others are
+
+
 def _first_placed(b: Block) -> Ins:
     """What stands for a block: its own barrier or warp operation, or the first instruction whose line is known."""
     everything = [*b.ins, *([b.branch] if b.branch else [])]
     placed = [i for i in everything if i.loc is not None and i.loc.line]
-    placed = sorted(placed, key=lambda i: i.base not in ("bar", "barrier", "shfl", "vote"))
+    placed = sorted(placed, key=lambda i: i.base not in _MEETINGS)
     return next(iter(placed), everything[0] if everything else Ins("nop", ()))
 
 
@@ -70,11 +73,13 @@ class Lowering(Suspender):
     """Emits one function: its blocks and the ways between them."""
 
     here: Block  # the block under way
+    meets: bool  # whether lanes or warps wait for others anywhere
 
     def run(self) -> Lowered:
         live = live_in(self.blocks, self.types)
         self.frame_set = {b: sorted(live[b] | b.phis.keys()) for b in self.blocks}
         self.crossing = self._crossing_names()
+        self.meets = any(i.base in _MEETINGS for b in self.blocks for i in b.ins)
         self.partial_exit = any(not b.succ and self.flow.pending[b] for b in self.blocks)
         self.allocas["fuel"] = self.allocas["debt"] = "i64"
         if self.partial_exit:
@@ -366,7 +371,7 @@ class Lowering(Suspender):
         if i is not None and i.base == "trap":
             self.fault(L.F_TRAP, i)
             return
-        if any(x.base in ("bar", "barrier", "shfl", "vote") for c in self.blocks for x in c.ins):
+        if self.meets:
             place = self.field_pointer("%warp", Warp, "exit_insn", self.lines)
             self.emit(f"store i32 {self.number(_way_out(b))}, ptr {place}")
         here = self.flow.pending[b]

@@ -91,15 +91,13 @@ def hazard_helper(m: Needs, name: str) -> str:
 def _distinct_kind(f: Fn) -> str:
     """The kind, or another number where a race on shared memory is with a lane of the same warp."""
     number = f.get("%warp", Warp, "number")
-    same = f.let(f"icmp eq i32 {f.let(f'and i32 {f.let(_DIFFERENCE.format(number))}, {L.SEVERAL_LANES - 1}')}, 0")
+    difference = f.let(f"xor i32 %tag, {number}")
+    same = f.let(f"icmp eq i32 {f.let(f'and i32 {difference}, {L.SEVERAL_LANES - 1}')}, 0")
     of_warp = f.let(f"icmp ult i32 {f.let(f'and i32 %tag, {L.CLOCK_STEP - 1}')}, {L.STRONG + L.SEVERAL_LANES}")
     races = sum(1 << kind for kind in L.SHARED_RACES)
     race = f.let(f"trunc i32 {f.let(f'lshr i32 {races}, %kind')} to i1")
     within = f.let(f"and i1 {race}, {f.let(f'and i1 {same}, {of_warp}')}")
     return f.let(f"add i32 %kind, {f.let(f'select i1 {within}, i32 16, i32 0')}")
-
-
-_DIFFERENCE = "xor i32 %tag, {}"
 
 
 def fault(m: Needs, f: Fn, lane: str, address: str, nbytes: int) -> None:

@@ -47,8 +47,7 @@ def _one(m: Needs, f: Fn, s: Shared, k: str, known: str, tag: str) -> None:
     reject(m, f, f.let(f"and i1 {fits}, {whole}"), k, address, ALIGNMENT)
     reject(m, f, within(f, target, size, s.size, ALIGNMENT, target, "i32"), k,
            f.let(f"or i64 {wide}, {L.SHARED_WINDOW << L.WINDOW_BITS}"), ALIGNMENT)  # fmt: skip
-    shift = m.granule.bit_length() - 1
-    copies.mark(m, f, s, target, f.let(f"lshr i32 {size}, {shift}"), k)
+    copies.mark(m, f, s, target, f.let(f"lshr i32 {size}, {s.shift}"), k)
     row = mbarriers.next_row(m, f, "bulk", BulkCopy)
     source = f.let(f"ptrtoint ptr {f.let(f'getelementptr i8, ptr {e.host}, i64 {rel}')} to i64")
     site = f.let(f"or i32 {f.let('shl i32 %insn, 5')}, {k}")

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from harness.emulator import layout as L
 from harness.emulator.access.base import Needs, need
+from harness.emulator.access.vectors import iota, splat
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import LANES, Context, Warp
 
@@ -28,7 +29,6 @@ VECTOR = f"<{LANES} x i32>"
 CLOCK_BYTES = 4 * LANES
 # As i32; of a block that synchronises 2^25 times. What comes later is not told apart.
 CLOCK_CAP = L.SPECIAL - L.CLOCK_STEP
-_IOTA = f"{VECTOR} <" + ", ".join(f"i32 {n}" for n in range(LANES)) + ">"
 
 
 def read(f: Fn, p: str) -> str:
@@ -103,12 +103,9 @@ def learn(f: Fn, warp: str, clock: str, now: str) -> None:
 
 def initial(f: Fn, number: str, count: str, now: str) -> str:
     """The clock of warp `number` of `count` warps when a block begins, or when all its warps have met."""
-    one = f.let(f"insertelement {VECTOR} poison, i32 {now}, i32 0")
-    every = f.let(f"shufflevector {VECTOR} {one}, {VECTOR} poison, {VECTOR} zeroinitializer")
+    every = splat(f, now, "i32")
     for name, value in (("eq", number), ("uge", count)):
-        single = f.let(f"insertelement {VECTOR} poison, i32 {value}, i32 0")
-        splat = f.let(f"shufflevector {VECTOR} {single}, {VECTOR} poison, {VECTOR} zeroinitializer")
-        hit = f.let(f"icmp {name} {_IOTA}, {splat}")
+        hit = f.let(f"icmp {name} {VECTOR} {iota('i32')}, {splat(f, value, 'i32')}")
         every = f.let(f"select <{LANES} x i1> {hit}, {VECTOR} splat (i32 -1), {VECTOR} {every}")
     return every
 

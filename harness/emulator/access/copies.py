@@ -16,6 +16,7 @@ from collections.abc import Callable
 from harness.emulator import layout as L
 from harness.emulator.access import shared_checks as checks
 from harness.emulator.access.base import Needs, need, reject, within
+from harness.emulator.access.clocks import VECTOR
 from harness.emulator.access.shared_memory import Shared, line_settled, sites_of
 from harness.emulator.access.shared_scattered import lane_settled, mark_lane
 from harness.emulator.access.vectors import (
@@ -31,8 +32,6 @@ from harness.emulator.access.vectors import (
 )
 from harness.emulator.irtext import Fn
 from harness.emulator.layout import LANES, CopyRecord, Warp
-
-VECTOR = f"<{LANES} x i32>"
 
 
 def record_at(f: Fn, warp: str, number: str) -> str:
@@ -311,8 +310,7 @@ def wait(m: Needs) -> str:
     def build(m: Needs, name: str) -> str:
         f = Fn(f"define internal void @{name}(ptr %ctx, ptr %warp, i32 %mask, i32 %pending) noinline {{")
         f("entry:")
-        one = f.let(f"insertelement {VECTOR} poison, i32 %pending, i32 0")
-        keep = f.let(f"shufflevector {VECTOR} {one}, {VECTOR} poison, {VECTOR} zeroinitializer")
+        keep = splat(f, "%pending", "i32")
         group = f.let(f"load {VECTOR}, ptr {f.at('%warp', Warp, 'group')}, align 4")
         bound = f.let(f"call {VECTOR} @llvm.usub.sat.v32i32({VECTOR} {group}, {VECTOR} {keep})")
         everything = f.let("icmp eq i32 %pending, -1")

@@ -78,20 +78,16 @@ def known_object(m: Needs, f: Fn, s: Shared, lane: str, group: str = "") -> tupl
 
 def _each_object(f: Fn, body: Callable[[str, str], None]) -> None:
     """Run body for each address that running lanes have, with its first lane and all of its lanes."""
-    f.n += 1
-    rest = f"%left{f.n}"
-    f.lines.insert(2, f"  {rest} = alloca i32")
-    head, do, on = f.new_label(), f.new_label(), f.new_label()
-    f(f"  store i32 %mask, ptr {rest}\n  br label %{head}\n{head}:")
-    left = f.let(f"load i32, ptr {rest}")
-    f(f"  br i1 {f.let(f'icmp eq i32 {left}, 0')}, label %{on}, label %{do}\n{do}:")
-    lane = f.let(f"call i32 @llvm.cttz.i32(i32 {left}, i1 true)")
-    a = f.let(f"load i64, ptr {f.let(f'getelementptr i64, ptr %as, i32 {lane}')}")
-    same = f.let(f"bitcast <32 x i1> {f.let('icmp eq <32 x i64> %a, ' + splat(f, a, 'i64'))} to i32")
-    group = f.let(f"and i32 {left}, {same}")
-    f(f"  store i32 {f.let(f'xor i32 {left}, {group}')}, ptr {rest}")
-    body(lane, group)
-    f(f"  br label %{head}\n{on}:")
+
+    def turn(left: str, lane: str) -> str:
+        a = f.let(f"load i64, ptr {f.let(f'getelementptr i64, ptr %as, i32 {lane}')}")
+        same = f.let(f"bitcast <32 x i1> {f.let('icmp eq <32 x i64> %a, ' + splat(f, a, 'i64'))} to i32")
+        group = f.let(f"and i32 {left}, {same}")
+        rest = f.let(f"xor i32 {left}, {group}")
+        body(lane, group)
+        return rest
+
+    f.while_lanes("%mask", turn)
 
 
 def _bits(f: Fn, test: str) -> str:
