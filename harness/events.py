@@ -50,7 +50,7 @@ class CaseFinished:
 
 
 @dataclass(frozen=True)
-class Measuring:
+class CountingResources:
     """All cases are judged; the optimised compilation that shows registers and spills has begun."""
 
 
@@ -61,4 +61,4 @@ class Finished:
     report: Report
 
 
-Event = Compiling | Compiled | DeviceReady | CaseStarted | CaseFinished | Measuring | Finished
+Event = Compiling | Compiled | DeviceReady | CaseStarted | CaseFinished | CountingResources | Finished

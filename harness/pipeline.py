@@ -4,7 +4,7 @@
     prefetch thread    builds the next case: inputs, float64 reference, limits
     compile child      one per source, unless the cache knows it (harness/artefacts.py)
     run child          started first, so that its imports overlap with compiling; one case at a time
-    measuring child    last, for registers and spills of what was launched; never changes the verdict
+    resource child     last, for registers and spills of what was launched; never changes the verdict
 
 The verdict of a case is the worst of what the device found and of the comparison (harness/verdict.py ranks them).
 All cases run, also after a wrong one, until one has run out of time, or two out of memory or with their child killed:
@@ -19,14 +19,23 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness import cards, measuring, object_cache
+from harness import cards, object_cache, resource_meter
 from harness import cases as case_builder
 from harness.artefacts import compiled
 from harness.cases import Case
 from harness.check import compare
 from harness.devices.base import Program, RunLimits, RunResult
 from harness.errors import SubmissionError
-from harness.events import CaseFinished, CaseStarted, Compiled, Compiling, DeviceReady, Event, Finished, Measuring
+from harness.events import (
+    CaseFinished,
+    CaseStarted,
+    Compiled,
+    Compiling,
+    CountingResources,
+    DeviceReady,
+    Event,
+    Finished,
+)
 from harness.prefetch import Prefetch
 from harness.problem import CaseSpec, Problem
 from harness.results import CaseResult, CompileResult, ErrorStats, Finding, Report
@@ -60,7 +69,7 @@ class Options:
     schedule: int | None = None  # a seed that shuffles blocks and warps in the emulator
     seconds: float = 0.0
     compile_seconds: float = 30.0  # of NVRTC
-    resource_seconds: float = measuring.PATIENCE  # of NVRTC at full optimisation, for registers; 0: not at all
+    resource_seconds: float = resource_meter.PATIENCE  # of NVRTC at full optimisation, for registers; 0: not at all
     gpu_compile_seconds: float = 120.0  # of NVRTC and nvcc: full optimisation of an unrolled tile loop takes 40 s
     toolchain: Toolchain = field(default_factory=Toolchain)
 
@@ -91,8 +100,8 @@ class _Judging:
         self._seed = case_builder.fresh_seed() if options.seed is None else options.seed
         self._device = ""
         self._card = cards.get(self._options.card)
-        self._meter: measuring.Meter | None = None
-        self._resources = measuring.Resources()
+        self._meter: resource_meter.Meter | None = None
+        self._resources = resource_meter.Resources()
         self._compile = CompileResult(ok=False)
         self._refusal: SubmissionError | None = None
         self._cases: list[CaseResult] = []
@@ -127,7 +136,7 @@ class _Judging:
         seconds = options.gpu_compile_seconds if arch else options.compile_seconds
         artefacts, cached = compiled(source, options.toolchain, seconds, options.cache)
         self._compile = CompileResult(True, artefacts.seconds, artefacts.log, cached)
-        self._meter = measuring.Meter(source, options.toolchain, options.resource_seconds, options.cache)
+        self._meter = resource_meter.Meter(source, options.toolchain, options.resource_seconds, options.cache)
         yield Compiled(self._compile)
         self._ptx = artefacts.ptx
         known = object_cache.known(artefacts.ptx) if options.cache else {}
@@ -154,11 +163,11 @@ class _Judging:
 
     def _measure(self) -> Iterator[Event]:
         """Registers and spills, once the verdict stands; where nothing was launched there is nothing to say."""
-        if not (self._meter and self._options.resource_seconds and measuring.launched(self._cases)):
+        if not (self._meter and self._options.resource_seconds and resource_meter.launched(self._cases)):
             return
         known = self._meter.known()
         if not known:
-            yield Measuring()
+            yield CountingResources()
         self._resources = known or self._meter.measure()
 
     def _skip(self, specs: Sequence[CaseSpec], out_of_time: bool) -> None:
@@ -192,7 +201,7 @@ class _Judging:
         if self._refusal:
             verdicts.append(self._refusal.verdict)
             self._notes += self._refusal.findings or [_in_words(self._refusal)]
-        kernels = measuring.uses(self._resources.kernels, measuring.launched(self._cases), self._card)
+        kernels = resource_meter.uses(self._resources.kernels, resource_meter.launched(self._cases), self._card)
         return Report(
             problem=self._problem.id,
             submission=self._submission.name,
@@ -200,7 +209,7 @@ class _Judging:
             dtype="float32",
             seed=self._seed,
             verdict=worst(verdicts),
-            compile=measuring.with_most(self._compile, kernels),
+            compile=resource_meter.with_most(self._compile, kernels),
             cases=tuple(self._cases),
             findings=tuple(self._notes),
             resources=kernels,

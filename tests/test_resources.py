@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from harness import cards, measuring
+from harness import cards, resource_meter
 from harness.compile.build import compile_submission
 from harness.compile.resources import measure, parse
 from harness.devices.base import Argument, Program, RunLimits
@@ -20,7 +20,7 @@ from harness.devices.cpu import EmulatorDevice
 from harness.devices.names import readable, with_arguments
 from harness.devices.shapes import MAX_SHAPES, launch_shapes
 from harness.errors import SubmissionError
-from harness.events import Event, Finished, Measuring
+from harness.events import CountingResources, Event, Finished
 from harness.plan import Launch, LaunchPlan, Memset
 from harness.report import json as json_report
 from harness.report import terminal
@@ -156,10 +156,10 @@ def test_launches_of_one_shape_are_counted_together() -> None:
 def test_shapes_of_all_cases_meet_their_kernel_on_the_card() -> None:
     small, large = LaunchShape("k", (2, 1, 1), (128, 1, 1)), LaunchShape("k", (17, 32, 1), (128, 1, 1))
     cases = [CaseResult(name, Verdict.ACCEPTED, launches=(small, large)) for name in "ab"]
-    shapes = measuring.launched(cases)
+    shapes = resource_meter.launched(cases)
     assert [(shape.grid, shape.count) for shape in shapes] == [((2, 1, 1), 2), ((17, 32, 1), 2)]
     kernels = [KernelResources("k", "k", 40, static_shared_bytes=16500, barriers=1), KernelResources("idle", "idle", 9)]
-    (use,) = measuring.uses(kernels, shapes, cards.get("H100"))
+    (use,) = resource_meter.uses(kernels, shapes, cards.get("H100"))
     assert [launch.blocks for launch in use.launches] == [544, 2]
     assert (use.launches[0].occupancy.blocks, use.launches[0].occupancy.limits) == (12, ("registers",))
     assert use.launches[0].waves == pytest.approx(544 / (132 * 12))
@@ -168,7 +168,7 @@ def test_shapes_of_all_cases_meet_their_kernel_on_the_card() -> None:
 def test_a_kernel_of_an_anonymous_namespace_is_found_under_its_other_name() -> None:
     launched = LaunchShape("_ZN12_GLOBAL__N_14tileEPf", (1, 1, 1), (32, 1, 1))
     measured = KernelResources("_ZN36_GLOBAL__N__00000000_4_x_cu_d74b58964tileEPf", "tile", 20)
-    assert len(measuring.uses([measured], [launched], cards.get("H100"))) == 1
+    assert len(resource_meter.uses([measured], [launched], cards.get("H100"))) == 1
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -176,13 +176,13 @@ def test_measuring_comes_after_the_verdict_and_only_for_what_was_launched(
     events_of: Callable[..., list[Event]], report_of: Judge
 ) -> None:
     events = events_of(LAUNCH, **WAIT)
-    assert [type(event) for event in events[-2:]] == [Measuring, Finished]
+    assert [type(event) for event in events[-2:]] == [CountingResources, Finished]
     report = events[-1].report  # type: ignore[union-attr]
     assert [use.kernel.readable for use in report.resources] == ["double"]
     assert (report.compile.registers, report.compile.spills, report.compile.shared_bytes) == (40, 56, 2048)
     assert [launch.shape.grid for launch in report.resources[0].launches] == [(5, 4, 1), (2, 4, 1), (1, 4, 1)]
-    assert not any(isinstance(event, Measuring) for event in events_of("// launches nothing", **WAIT))
-    assert not any(isinstance(event, Measuring) for event in events_of(LAUNCH, resource_seconds=0.0))
+    assert not any(isinstance(event, CountingResources) for event in events_of("// launches nothing", **WAIT))
+    assert not any(isinstance(event, CountingResources) for event in events_of(LAUNCH, resource_seconds=0.0))
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -208,13 +208,13 @@ def test_a_compilation_without_end_is_given_up_once(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     calls: list[float] = []
-    measured = measuring.measure_source
+    measured = resource_meter.measure_source
 
     def watched(source: Source, toolchain: Toolchain, seconds: float) -> tuple[KernelResources, ...]:
         calls.append(seconds)
         return measured(source, toolchain, seconds)
 
-    monkeypatch.setattr(measuring, "measure_source", watched)
+    monkeypatch.setattr(resource_meter, "measure_source", watched)
     notes = [
         report_of(f"{LAUNCH}@measure sleep", cache=True, resource_seconds=seconds).resources_note
         for seconds in (0.5, 0.5, 0.25, 1.0)
@@ -232,15 +232,15 @@ def test_what_was_measured_is_remembered(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     first = report_of(LAUNCH, cache=True, **WAIT)
-    monkeypatch.setattr(measuring, "measure_source", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr(resource_meter, "measure_source", lambda *_: pytest.fail("measured again"))
     again = events_of(LAUNCH, cache=True, resource_seconds=0.5)
     assert again[-1].report.resources == first.resources != ()  # type: ignore[union-attr]
-    assert not any(isinstance(event, Measuring) for event in again)
+    assert not any(isinstance(event, CountingResources) for event in again)
 
 
 @pytest.mark.parametrize("entry", [None, b"", b"[]", b"{}", b'{"kernels": 1}', b'{"kernels": [{}], "reason": ""}'])
 def test_a_foreign_cache_entry_is_a_miss(entry: bytes | None) -> None:
-    assert measuring._unpack(entry) is None
+    assert resource_meter._unpack(entry) is None
 
 
 def test_frames_carry_resources_and_refuse_rubbish() -> None:
@@ -264,7 +264,7 @@ def _printed(report: Report, width: int = 400) -> str:
 
 def _with(report: Report, *kernels: KernelResources, block: int = 128, grid: tuple[int, int, int] = (17, 32, 1)) -> str:
     shapes = [LaunchShape(kernel.name, grid, (block, 1, 1), 100) for kernel in kernels]
-    return _printed(replace(report, resources=measuring.uses(kernels, shapes, cards.get("H100"))))
+    return _printed(replace(report, resources=resource_meter.uses(kernels, shapes, cards.get("H100"))))
 
 
 def test_the_terminal_has_one_line_a_kernel(report_of: Judge) -> None:
@@ -314,12 +314,12 @@ extern "C" void solve(float* out, int n) { for (int i = 0; i < 3; ++i) k<4><<<n 
 
 def test_who_asks_to_wait_is_not_put_off_with_an_earlier_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(measuring, "measure_source", lambda *_: _too_long())
+    monkeypatch.setattr(resource_meter, "measure_source", lambda *_: _too_long())
     source = Source("text", "my.cu", DECLARATION, "H100")
-    patient = measuring.Meter(source, Toolchain(), 120.0, cache=True)
+    patient = resource_meter.Meter(source, Toolchain(), 120.0, cache=True)
     assert patient.measure().note() == "not measured, the optimised compile takes longer than 120 s"
     assert patient.known() is None
-    assert measuring.Meter(source, Toolchain(), 5.0, cache=True).known() == measuring.Resources(waited=120.0)
+    assert resource_meter.Meter(source, Toolchain(), 5.0, cache=True).known() == resource_meter.Resources(waited=120.0)
 
 
 def _too_long() -> tuple[KernelResources, ...]:

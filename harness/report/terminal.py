@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.events import CaseStarted, Compiling, DeviceReady, Event, Measuring
+from harness.events import CaseStarted, Compiling, CountingResources, DeviceReady, Event
 from harness.report import resources, traffic
 from harness.report.excerpt import excerpt, printable
 from harness.report.grouping import Group as FindingGroup
@@ -39,7 +39,7 @@ def progress_line(event: Event) -> str:
         return f"running on {printable(event.name)}"
     if isinstance(event, CaseStarted):
         return f"case {event.number}/{event.total}  {printable(event.name)}"
-    if isinstance(event, Measuring):
+    if isinstance(event, CountingResources):
         return "counting registers"
     return ""
 
