@@ -50,6 +50,29 @@ class CaseFinished:
 
 
 @dataclass(frozen=True)
+class Calibrating:
+    """The tests are accepted; the card's ceilings are measured, or found in the cache."""
+
+
+@dataclass(frozen=True)
+class BenchmarkStarted:
+    """A benchmark case is built and goes to the card. `number` counts from 1."""
+
+    name: str
+    number: int
+    total: int
+
+
+@dataclass(frozen=True)
+class BenchmarkFinished:
+    """A benchmark case was timed and every timed output compared."""
+
+    result: CaseResult
+    number: int
+    total: int
+
+
+@dataclass(frozen=True)
 class CountingResources:
     """All cases are judged; the optimised compilation that shows registers and spills has begun."""
 
@@ -61,4 +84,7 @@ class Finished:
     report: Report
 
 
-Event = Compiling | Compiled | DeviceReady | CaseStarted | CaseFinished | CountingResources | Finished
+Event = (
+    Compiling | Compiled | DeviceReady | CaseStarted | CaseFinished | Calibrating | BenchmarkStarted | BenchmarkFinished
+    | CountingResources | Finished
+)  # fmt: skip

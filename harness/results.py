@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from harness.measure.records import Benchmark, Ceilings
 from harness.traffic import CaseTraffic
 from harness.verdict import FindingKind, Verdict
 
@@ -123,6 +124,7 @@ class CaseResult:
     parameters: dict[str, object] = field(default_factory=dict)
     launches: tuple[LaunchShape, ...] = ()
     traffic: CaseTraffic | None = None  # modelled; None where nothing ran in the emulator
+    benchmark: Benchmark | None = None  # None for a test, and where the benchmark was not accepted
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,10 @@ class Report:
     findings: tuple[Finding, ...] = ()  # those that belong to no case: compile limits, unsupported host code
     resources: tuple[KernelUse, ...] = ()  # of the kernels that were launched, in the order of their first launch
     resources_note: str = ""  # why there are none
-    score: float | None = None
+    score: float | None = None  # geometric mean over all benchmark cases; None unless tests and benchmarks are accepted
+    tier: str = ""  # what the score is called, by the problem's tiers; "" below the lowest
+    score_note: str = ""  # why there is no score although benchmarks ran
+    ceilings: Ceilings | None = None  # that benchmarks were set against
     seconds: float = 0.0
     schema: int = SCHEMA
     schedule: int | None = None  # what shuffled the emulator's order of blocks and warps; None: they ran as numbered
