@@ -79,5 +79,29 @@ class Driver(Protocol):
     def wait(self, seconds: float) -> bool:
         """Wait for everything started; False if it still runs after so many seconds."""
 
+    def create_event(self) -> Any:
+        """A mark in the order of what the card does, with the time at which it was reached."""
+
+    def record(self, event: Any) -> None:
+        """Let the event happen once everything started before is done."""
+
+    def happened(self, event: Any) -> bool:
+        """Whether the card has come to the event's latest record."""
+
+    def elapsed(self, begin: Any, end: Any) -> float:
+        """Seconds on the card between two events that have happened; a resolution of about 0.5 us."""
+
+    def memory(self) -> tuple[int, int]:
+        """(free, all) bytes of the card."""
+
+    def forget_persisting(self) -> None:
+        """Make what was to persist in the L2 cache ordinary, and let nothing persist from now on."""
+
+    def version(self) -> str:
+        """Of NVIDIA's driver, as "580.159.04"."""
+
+    def bus_id(self) -> str:
+        """The card's PCI address, as "0000:3B:00.0"."""
+
     def flush_output(self) -> None:
         """Push what kernels printed out to the process's stdout."""

@@ -49,6 +49,8 @@ class GpuDevice:
         self.arch = f"sm_{self.card.arch}"
         self.broken = False
         self._plan = planner
+        self._judge: JudgeKernels | None = None
+        self._clocks: Watch | None = None
 
     def run(self, program: Program, arguments: list[Argument], limits: RunLimits, seed: int) -> RunResult:
         """Plan and replay one case. The submission's faults come back as findings; raises JudgeError for our own."""
@@ -61,6 +63,35 @@ class GpuDevice:
             return _nothing_ran(arguments, tuple(fault.findings), "", time.perf_counter() - begun)
         result = self._replay(program, plan, arguments, limits, seed)
         return replace(result, seconds=time.perf_counter() - begun, launches=launch_shapes(plan))
+
+    def bench(self, program: Program, arguments: list[Argument], limits: RunLimits, seed: int) -> Bench:
+        """A benchmark case, ready to be opened. Raises PlanFault for what solve() did, JudgeError for our own."""
+        if self.broken:
+            raise JudgeError("the GPU context is lost since an earlier case; a new process must run this one")
+        plan = self._plan(program, arguments, self.card, limits)
+        module, kernels = self._load(program, plan), self._kernels(program, plan)
+        variables = inspect(program.cubin).variables
+        compiled = Compiled(module, kernels, plan, program.source_name, variables)
+        return Bench(self._driver, self.card, self._tools(), self._watch(), compiled, arguments, limits, seed)
+
+    def ceilings(self, fresh: bool) -> Ceilings:
+        """What this card reaches, from the cache unless `fresh`."""
+        version = self._driver.version()
+        found = None if fresh else ceilings.known(self.name, version)
+        if found is None:
+            found = ceilings.measure(self._driver, self.card, self._watch())
+            ceilings.remember(found)
+        return found
+
+    def _tools(self) -> JudgeKernels:
+        if self._judge is None:
+            self._judge = JudgeKernels(self._driver, self.card, compile_judge_kernels(self.arch))
+        return self._judge
+
+    def _watch(self) -> Watch:
+        if self._clocks is None:
+            self._clocks = Watch(self._driver.bus_id())
+        return self._clocks
 
     def _replay(
         self, program: Program, plan: LaunchPlan, arguments: list[Argument], limits: RunLimits, seed: int

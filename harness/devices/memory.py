@@ -104,6 +104,24 @@ class CaseMemory:
         found = self._driver.download(placed.address + placed.nbytes, size)
         return _outside(placed, np.flatnonzero(found != self._guard[:size]) + placed.nbytes)
 
+    @property
+    def guard_pattern(self) -> np.ndarray:
+        """What guards hold, uint8; every guard is a beginning of it."""
+        return self._guard
+
+    def guards(self) -> list[tuple[int, int]]:
+        """(address, bytes) of every guard."""
+        zones = []
+        for placed in self._buffers.values():
+            if placed.base:
+                zones.append((placed.base, GUARD_BYTES))
+                zones.append((placed.address + placed.nbytes, -placed.nbytes % _ALIGNMENT + GUARD_BYTES))
+        return zones
+
+    def placed(self, buffer_id: int) -> Placed:
+        """Where a buffer lies."""
+        return self._buffers[buffer_id]
+
     def free(self) -> None:
         """Give all of it back. Raises DriverError."""
         for placed in self._buffers.values():

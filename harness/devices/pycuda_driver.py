@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,9 @@ from harness.errors import UsageError
 PRINTF_BYTES = 1 << 20  # of the device's printf buffer, the driver's default; what exceeds it is lost
 _SPIN_SECONDS = 2e-3  # busy waiting before sleeping between looks
 _MESSAGE = re.compile(r"^(?P<call>\w+(?:::\w+)*) failed: (?P<text>.*)$", re.S)
+_DRIVER_VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 _LAST_CODE = 1000
+_PERSISTING_L2_BYTES = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 
 
 class PyCudaDriver:
@@ -139,8 +142,10 @@ class PyCudaDriver:
             else:
                 function.launch_together(grid, block, shared_bytes, args, together)
             return
-        # The whole parameter block as one opaque value: PyCUDA then neither aligns nor converts anything.
-        function.prepare([np.dtype((np.void, len(args)))] if args else [])
+        if getattr(function, "prepared_bytes", None) != len(args):
+            # The whole parameter block as one opaque value: PyCUDA then neither aligns nor converts anything.
+            function.prepare([np.dtype((np.void, len(args)))] if args else [])
+            function.prepared_bytes = len(args)  # once is enough, and takes longer than a launch
         with _translated():
             function.prepared_async_call(grid, block, None, *([args] if args else []), shared_size=shared_bytes)
 
@@ -157,6 +162,46 @@ class PyCudaDriver:
                     time.sleep(_SPIN_SECONDS / 4)
             self._cuda.Context.synchronize()  # returns at once, and makes the driver hand out what kernels printed
         return True
+
+    def create_event(self) -> Any:
+        with _translated():
+            return self._cuda.Event()
+
+    def record(self, event: Any) -> None:
+        with _translated():
+            event.record()
+
+    def happened(self, event: Any) -> bool:
+        with _translated():
+            return bool(event.query())
+
+    def elapsed(self, begin: Any, end: Any) -> float:
+        with _translated():
+            return float(end.time_since(begin)) * 1e-3
+
+    def memory(self) -> tuple[int, int]:
+        with _translated():
+            free, whole = self._cuda.mem_get_info()
+        return int(free), int(whole)
+
+    def forget_persisting(self) -> None:
+        """Cards before compute capability 8.0 have nothing that persists, and drivers before 11.0 no such call."""
+        driver = library()
+        driver.cuCtxSetLimit(_PERSISTING_L2_BYTES, ctypes.c_size_t(0))
+        driver.cuCtxResetPersistingL2Cache()
+
+    def version(self) -> str:
+        """The kernel module's version; where the system does not tell, the CUDA version that the driver supports."""
+        try:
+            found = _DRIVER_VERSION.search(Path("/proc/driver/nvidia/version").read_text())
+        except OSError:
+            found = None
+        number = self._cuda.get_driver_version()
+        return found[1] if found else f"CUDA {number // 1000}.{number % 1000 // 10}"
+
+    def bus_id(self) -> str:
+        with _translated():
+            return str(self._cuda.Context.get_device().pci_bus_id())
 
     def flush_output(self) -> None:
         """The driver prints through C's stdout, which a pipe makes fully buffered."""

@@ -7,8 +7,9 @@ Nothing here is timed.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from harness.verdict import FindingKind
 
 LOCAL_MEMORY_LIMIT = 8 << 30  # bytes of local memory for all threads that a card holds at once
 _NOT_FOUND = 500
+
+Queue = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,12 @@ class Replay:
         self._functions: dict[str, Any] = {}
         self._module: Any = None
 
-    def place(self, memory: CaseMemory, module: Any, arguments: Sequence[Argument], plan: LaunchPlan) -> None:
-        """Allocate and fill the tensors and the scratch, and find the module's variables."""
-        self._memory, self._module = memory, module
+    def place(
+        self, memory: CaseMemory, module: Any, arguments: Sequence[Argument], plan: LaunchPlan, fill: bool = True
+    ) -> None:
+        """Allocate the tensors and the scratch, and find the module's variables. Inputs get their values, or poison
+        like everything else where `fill` is false."""
+        self._memory, self._module, self._fill = memory, module, fill
         for index, argument in enumerate(arguments):
             if isinstance(argument.value, np.ndarray):
                 self._place_tensor(FIRST_TENSOR_ID + index, argument, argument.value)
@@ -72,15 +78,37 @@ class Replay:
 
     def run(self, plan: LaunchPlan) -> None:
         """Carry out the steps in order; each launch has the rest of the case's seconds."""
-        for kernel, nbytes in plan.dynamic_shared_limit.items():
-            if nbytes and kernel in self._kernels.cubin_name:
-                self._allow_shared(kernel, nbytes)
+        self._allow_all_shared(plan)
         deadline = time.monotonic() + self._seconds
         for step in plan.steps:
             self._step(step, deadline)
 
+    def queueing(self, plan: LaunchPlan) -> tuple[list[Queue], list[Queue]]:
+        """The steps as calls that only queue their work: (uploads that come before everything else, the others)."""
+        self._allow_all_shared(plan)
+        first = next((i for i, step in enumerate(plan.steps) if not isinstance(step, Upload)), len(plan.steps))
+        calls = [self._queue(step) for step in plan.steps]
+        return calls[:first], calls[first:]
+
+    def _queue(self, step: Step) -> Queue:
+        if not isinstance(step, Launch):
+            return partial(self._step, step, 0.0)
+        function = self._function(step.kernel, self._place_of(step))
+        together = self._kernels.parameters.get(step.kernel, ()) if step.cooperative else None
+        return partial(
+            self._driver.launch, function, step.grid, step.block, step.shared_bytes, self._relocated(step), together
+        )
+
+    def _allow_all_shared(self, plan: LaunchPlan) -> None:
+        for kernel, nbytes in plan.dynamic_shared_limit.items():
+            if nbytes and kernel in self._kernels.cubin_name:
+                self._allow_shared(kernel, nbytes)
+
+    def _place_of(self, launch: Launch) -> Where:
+        return where(self._file, launch, self._kernels.readable.get(launch.kernel, launch.kernel))
+
     def _place_tensor(self, buffer_id: int, argument: Argument, value: np.ndarray) -> None:
-        contents = None if argument.role == "out" else np.ascontiguousarray(value)
+        contents = None if argument.role == "out" or not self._fill else np.ascontiguousarray(value)
         try:
             self._memory.add(buffer_id, argument.name, value.nbytes, contents)
         except DriverError as error:
@@ -137,7 +165,7 @@ class Replay:
         return address
 
     def _launch(self, launch: Launch, deadline: float) -> None:
-        place = where(self._file, launch, self._kernels.readable.get(launch.kernel, launch.kernel))
+        place = self._place_of(launch)
         function = self._function(launch.kernel, place)
         args = self._relocated(launch)
         try:

@@ -32,7 +32,8 @@ class Ceilings:
 
 @dataclass(frozen=True)
 class Sample:
-    """One window. `throttled`: what held the clocks back meanwhile, as "power cap"; such samples do not count."""
+    """One window. `throttled`: what held the clocks back meanwhile, as "thermal slowdown"; such samples do not count.
+    The cap on power is not among them: whatever keeps a card's matrix units busy runs at it, the ceilings too."""
 
     seconds: float  # of one plan: the window's time over its plans
     child: int  # which of the fresh processes measured it, from 0
@@ -40,6 +41,7 @@ class Sample:
     memory_clock_mhz: int = 0
     temperature: int = 0  # degrees Celsius
     throttled: tuple[str, ...] = ()
+    power_capped: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Timing:
     memory_clock_mhz: tuple[int, int] = (0, 0)
     temperature: tuple[int, int] = (0, 0)
     throttled: tuple[str, ...] = ()  # every reason that was seen
+    power_capped: int = 0  # samples at the cap on power
 
     @property
     def half_width(self) -> float:
