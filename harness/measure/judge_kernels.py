@@ -26,6 +26,7 @@ FIGURE_SLOTS = 1 << 12
 PATIENCE = 60.0  # seconds for everything that was queued
 PerAxis = Mapping[int, int]  # axis -> device address
 
+_OPTIONS = ("-std=c++17",)
 _AXES = 4
 _THREADS = 256  # of a block
 _ROWS = _THREADS // 32  # a block's warps take a row each
@@ -49,12 +50,12 @@ class Figures:
 
 
 def compile_judge_kernels(arch: str, form: str = "cubin") -> bytes:
-    """The kernels as machine code for `arch`, as "sm_90a", or with form "ptx" as PTX; kept on disk between runs.
+    """The kernels as machine code for `arch`, as "sm_90a", or with form "ptx" as PTX for the emulator; kept on disk between runs.
 
     Raises UsageError where there is no compiler, JudgeError where it refuses them."""
     folder = resources.files("harness.measure") / "kernels"
     texts = {entry.name: entry.read_text(encoding="utf-8") for entry in folder.iterdir() if entry.is_file()}
-    key = cache.key("\0".join(f"{name}\0{texts[name]}" for name in sorted(texts)), "judge.cu", "", arch, form)
+    key = cache.key("\0".join(f"{name}\0{texts[name]}" for name in sorted(texts)), "judge.cu", "", arch, form, *_OPTIONS)
     kept = cache.get(key)
     if kept is None:
         kept = _compile(texts, arch, form)
@@ -65,7 +66,7 @@ def compile_judge_kernels(arch: str, form: str = "cubin") -> bytes:
 def _compile(texts: Mapping[str, str], arch: str, form: str) -> bytes:
     compiler = nvrtc()
     headers = {name: text for name, text in texts.items() if name.endswith(".cuh")}
-    options = [f"--gpu-architecture={arch}", "-std=c++17", *(f"-I{path}" for path in compiler.toolkit.include)]
+    options = [f"--gpu-architecture={arch}", *_OPTIONS, *(f"-I{path}" for path in compiler.toolkit.include)]
     output = compiler.compile(texts["judge.cu"], "judge.cu", headers, options, cubin=form == "cubin")
     if not output.ok:
         raise JudgeError(f"the judge's own kernels do not compile for {arch}: {output.log}")

@@ -27,6 +27,18 @@ struct Compare {
     unsigned poison;
 };
 
+// The parameters in registers, read at the start: left to itself the compiler reads them through a computed address,
+// which the emulator does not know.
+__device__ Compare pinned(const Compare &parameters)
+{
+    constexpr int WORDS = sizeof(Compare) / sizeof(U64);
+    static_assert(WORDS * sizeof(U64) == sizeof(Compare));
+    Compare copy = parameters;
+#pragma unroll
+    for (int n = 0; n < WORDS; ++n) asm volatile("" : "+l"(((U64 *)&copy)[n]));
+    return copy;
+}
+
 __device__ Figures nothing() { return {0, 0, 0, -1, ~0ull, 0, 0}; }
 
 // Whether x counts as the larger: NaN does, against any number.
@@ -68,11 +80,11 @@ __device__ double over(double error, double size) { return error == 0 ? 0 : erro
 
 // |e| of an element whose factor is taken away; counts what is not finite and what was never written.
 template <typename E>
-__device__ double distance(const Compare &p, size_t index, float factor, double expected, Figures &figures)
+__device__ double distance(const void *found, unsigned poison, size_t index, float factor, double expected, Figures &figures)
 {
     using Bits = typename E::Bits;
-    const Bits bits = ((const Bits *)p.found)[index];
-    figures.poisoned += bits == (Bits)(p.poison >> (index * sizeof(Bits) % 4 * 8));
+    const Bits bits = ((const Bits *)found)[index];
+    figures.poisoned += bits == (Bits)(poison >> (index * sizeof(Bits) % 4 * 8));
     const double value = (double)E::decode(bits) / factor;
     figures.nonfinite += !isfinite(value) && isfinite(expected);
     if (value == expected) return 0;
@@ -93,7 +105,7 @@ __device__ void compare_rows(const Compare &p)
         double worst = 0, sum = 0;
         for (unsigned k = lane; k < length; k += 32) {
             const float factor = place.factor * p.change.factor(3, k);
-            const double e = distance<E>(p, row * length + k, factor, expected[p.change.old(3, k)], figures);
+            const double e = distance<E>(p.found, p.poison, row * length + k, factor, expected[p.change.old(3, k)], figures);
             worst = fmax(worst, e);
             sum += e * e;
         }
@@ -123,7 +135,7 @@ __device__ void compare_elements(const Compare &p)
         const unsigned k = (unsigned)(index % length);
         const U64 old = place.old * length + p.change.old(3, k);
         const double expected = p.expected[old];
-        const double e = distance<E>(p, index, place.factor * p.change.factor(3, k), expected, figures);
+        const double e = distance<E>(p.found, p.poison, index, place.factor * p.change.factor(3, k), expected, figures);
         const double ratio = e / (1e-5 + 1e-6 * (isfinite(expected) ? fabs(expected) : 0));
         figures.worst_max = larger(figures.worst_max, ratio);
         rank(figures, ratio, old);
@@ -134,11 +146,11 @@ __device__ void compare_elements(const Compare &p)
 #define COMPARE(NAME, TYPE)                                                                                 \
     extern "C" __global__ void __launch_bounds__(COMPARE_THREADS) compare_rows_##NAME(const Compare p)     \
     {                                                                                                       \
-        compare_rows<TYPE>(p);                                                                              \
+        compare_rows<TYPE>(pinned(p));                                                                              \
     }                                                                                                       \
     extern "C" __global__ void __launch_bounds__(COMPARE_THREADS) compare_elements_##NAME(const Compare p) \
     {                                                                                                       \
-        compare_elements<TYPE>(p);                                                                          \
+        compare_elements<TYPE>(pinned(p));                                                                          \
     }
 
 COMPARE(float32, Float32)
