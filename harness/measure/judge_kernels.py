@@ -26,7 +26,7 @@ FIGURE_SLOTS = 1 << 12
 PATIENCE = 60.0  # seconds for everything that was queued
 PerAxis = Mapping[int, int]  # axis -> device address
 
-_OPTIONS = ("-std=c++17",)
+_OPTIONS = ("-std=c++17", "--fmad=false")  # figures are rounded as NumPy rounds them
 _AXES = 4
 _THREADS = 256  # of a block
 _ROWS = _THREADS // 32  # a block's warps take a row each
@@ -46,16 +46,17 @@ class Figures:
     ratio: float  # the worst of A and B over its limit
     worst_row: int  # number of the row, or element, with that ratio, in the undisguised order
     nonfinite: int  # elements that are not finite although the reference is
-    poisoned: int  # elements that still hold poison
+    poisoned: int  # elements in 4-byte words that still hold poison
 
 
 def compile_judge_kernels(arch: str, form: str = "cubin") -> bytes:
-    """The kernels as machine code for `arch`, as "sm_90a", or with form "ptx" as PTX for the emulator; kept on disk between runs.
+    """The kernels as machine code for `arch`, as "sm_90a", or with form "ptx" as PTX for the emulator.
 
-    Raises UsageError where there is no compiler, JudgeError where it refuses them."""
+    They are kept on disk between runs. Raises UsageError where there is no compiler, JudgeError where it refuses them."""
     folder = resources.files("harness.measure") / "kernels"
     texts = {entry.name: entry.read_text(encoding="utf-8") for entry in folder.iterdir() if entry.is_file()}
-    key = cache.key("\0".join(f"{name}\0{texts[name]}" for name in sorted(texts)), "judge.cu", "", arch, form, *_OPTIONS)
+    everything = "\0".join(f"{name}\0{texts[name]}" for name in sorted(texts))
+    key = cache.key(everything, "judge.cu", "", arch, form, *_OPTIONS)
     kept = cache.get(key)
     if kept is None:
         kept = _compile(texts, arch, form)
@@ -76,8 +77,8 @@ def _compile(texts: Mapping[str, str], arch: str, form: str) -> bytes:
 class JudgeKernels:
     """The kernels on one card, with the memory that they need: four times its L2 cache, and the slots.
 
-    Addresses are device addresses, sizes bytes. Tensors and tables start at multiples of 16. Methods raise ValueError for
-    arguments that the kernels cannot take, JudgeError when all slots are taken, DriverError as the driver does."""
+    Addresses are device addresses, sizes bytes. Tensors and tables start at multiples of 16. Methods raise ValueError
+    for arguments that the kernels cannot take, JudgeError when all slots are taken, DriverError as the driver does."""
 
     def __init__(self, driver: Driver, card: Card, cubin: bytes):
         self._driver, self._card = driver, card
@@ -140,6 +141,7 @@ class JudgeKernels:
 
     def _compare(self, name: str, blocks: int, found: int, expected: int, rms: int, limits: tuple[float, float],
                  rows: int, change: _Change, poison: int) -> int:  # fmt: skip
+        _check_aligned(found)
         number, slot = self._figures.take()
         parts = self._memory["parts"]
         floored = [max(limit, 1e-300) for limit in limits]
@@ -186,8 +188,8 @@ class JudgeKernels:
         self._launch("read_all", self._blocks(units), args)
 
     def poison_shared(self, word: int) -> None:
-        """Fill the shared memory of all multiprocessors. A block takes the whole of one; there are twice as many blocks,
-        so that none is left out where one starts late."""
+        """Fill the shared memory of all multiprocessors. A block takes the whole of one; there are twice as many, so
+        that none is left out where a block starts late."""
         nbytes = self._card.shared_per_block_optin // 4 * 4
         args = struct.pack("<2I", word, nbytes // 4)
         function = self._function("poison_shared")

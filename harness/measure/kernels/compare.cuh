@@ -13,7 +13,7 @@ struct Figures {
     double ratio;       // worst figure over its limit
     U64 worst_row;      // where that is, in the undisguised order; the first such
     U64 nonfinite;      // elements that are not finite although the reference is
-    U64 poisoned;       // elements that nobody wrote
+    U64 poisoned;       // elements in words that nobody wrote
 };
 
 struct Compare {
@@ -78,13 +78,23 @@ __device__ void merge_block(const Figures &mine, Figures *result)
 // 0 / 0 is 0: a row that is zero throughout came out zero.
 __device__ double over(double error, double size) { return error == 0 ? 0 : error / size; }
 
+// Whether a whole word around an element is poison: a part of it can be a number of a narrow type. Of the last bytes,
+// which fill no word, this is not told.
+template <typename Bits>
+__device__ bool poisoned(const Compare &p, size_t index)
+{
+    const size_t word = index * sizeof(Bits) / 4;
+    const size_t words = p.rows * p.change.shape[3] * sizeof(Bits) / 4;
+    return word < words && ((const unsigned *)p.found)[word] == p.poison;
+}
+
 // |e| of an element whose factor is taken away; counts what is not finite and what was never written.
 template <typename E>
-__device__ double distance(const void *found, unsigned poison, size_t index, float factor, double expected, Figures &figures)
+__device__ double distance(const Compare &p, size_t index, float factor, double expected, Figures &figures)
 {
     using Bits = typename E::Bits;
-    const Bits bits = ((const Bits *)found)[index];
-    figures.poisoned += bits == (Bits)(poison >> (index * sizeof(Bits) % 4 * 8));
+    const Bits bits = ((const Bits *)p.found)[index];
+    figures.poisoned += poisoned<Bits>(p, index);
     const double value = (double)E::decode(bits) / factor;
     figures.nonfinite += !isfinite(value) && isfinite(expected);
     if (value == expected) return 0;
@@ -105,7 +115,7 @@ __device__ void compare_rows(const Compare &p)
         double worst = 0, sum = 0;
         for (unsigned k = lane; k < length; k += 32) {
             const float factor = place.factor * p.change.factor(3, k);
-            const double e = distance<E>(p.found, p.poison, row * length + k, factor, expected[p.change.old(3, k)], figures);
+            const double e = distance<E>(p, row * length + k, factor, expected[p.change.old(3, k)], figures);
             worst = fmax(worst, e);
             sum += e * e;
         }
@@ -135,7 +145,7 @@ __device__ void compare_elements(const Compare &p)
         const unsigned k = (unsigned)(index % length);
         const U64 old = place.old * length + p.change.old(3, k);
         const double expected = p.expected[old];
-        const double e = distance<E>(p.found, p.poison, index, place.factor * p.change.factor(3, k), expected, figures);
+        const double e = distance<E>(p, index, place.factor * p.change.factor(3, k), expected, figures);
         const double ratio = e / (1e-5 + 1e-6 * (isfinite(expected) ? fabs(expected) : 0));
         figures.worst_max = larger(figures.worst_max, ratio);
         rank(figures, ratio, old);
