@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -52,7 +52,8 @@ class Figures:
 def compile_judge_kernels(arch: str, form: str = "cubin") -> bytes:
     """The kernels as machine code for `arch`, as "sm_90a", or with form "ptx" as PTX for the emulator.
 
-    They are kept on disk between runs. Raises UsageError where there is no compiler, JudgeError where it refuses them."""
+    They are kept on disk between runs. Raises UsageError where there is no compiler, JudgeError where it refuses.
+    """
     folder = resources.files("harness.measure") / "kernels"
     texts = {entry.name: entry.read_text(encoding="utf-8") for entry in folder.iterdir() if entry.is_file()}
     everything = "\0".join(f"{name}\0{texts[name]}" for name in sorted(texts))
@@ -238,7 +239,7 @@ class _Slots:
         self._used += 1
         return self._used - 1, self._address + (self._used - 1) * self._size
 
-    def read(self, wait: Any) -> list[bytes]:
+    def read(self, wait: Callable[[], None]) -> list[bytes]:
         """The contents of those taken, which are empty afterwards."""
         if not self._used:
             return []
