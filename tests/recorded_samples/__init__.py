@@ -14,7 +14,10 @@ _HERE = Path(__file__).parent
 
 def load(name: str) -> list[Sample]:
     rows = json.loads((_HERE / f"{name}.json").read_text())["samples"]
-    return [Sample(*figures, tuple(throttled)) for *figures, throttled in rows]
+    return [
+        Sample(seconds, child, sm_clock, memory_clock, temperature, tuple(throttled))
+        for seconds, child, sm_clock, memory_clock, temperature, throttled in rows
+    ]
 
 
 def save(name: str, note: str, samples: Sequence[Sample]) -> None:
