@@ -1,5 +1,8 @@
-// What a card's memory and its scalar units reach: copies, reads and float32 multiply-adds, and the random data for them.
-// Compiled without any header. Counts of elements fit what a thread takes at once: the host sees to that.
+// What a card's memory and its scalar units reach: copies, reads, float32 multiply-adds; and the random data for them.
+// Counts of vectors and chunks are multiples of what a block takes at once: the host sees to that.
+#if __CUDA_ARCH__ >= 900
+#include "bulk.cuh"
+#endif
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -98,7 +101,8 @@ extern "C" __global__ void fill_e4m3(u32* to, u64 words, u64 seed) { fill<E4M3>(
 
 constexpr int FLIGHT = 4;  // 16-byte vectors of a thread that are on their way at once
 
-extern "C" __global__ void __launch_bounds__(512) copy(const uint4* __restrict__ from, uint4* __restrict__ to, u64 vectors) {
+extern "C" __global__ void __launch_bounds__(512)
+    copy(const uint4* __restrict__ from, uint4* __restrict__ to, u64 vectors) {
     u64 part = (u64)blockDim.x * FLIGHT;
     for (u64 base = blockIdx.x * part + threadIdx.x; base < vectors; base += gridDim.x * part) {
         uint4 v[FLIGHT];
@@ -123,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(512) read(const uint4* __restrict__
     keep(total, sum);
 }
 
-// Each pair turns about the origin, by two shears of which either is one multiply-add: nothing grows, settles or repeats.
+// Each pair turns about the origin by two shears, each one multiply-add: nothing grows, settles or repeats.
 constexpr int PAIRS = 8, UNROLL = 16;
 
 extern "C" __global__ void __launch_bounds__(256) multiply_add(float* out, u32 rounds, u64 seed) {
@@ -155,40 +159,27 @@ extern "C" __global__ void __launch_bounds__(256) multiply_add(float* out, u32 r
 // The same by bulk copies through shared memory: one thread a block, a ring of chunks.
 constexpr u32 CHUNK = 16384, RING = 6, LAG = 2;
 
-__device__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
-
-__device__ void barrier_wait(u32 barrier, u32 parity) {
-    u32 done = 0;
-    while (!done)
-        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                     : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
-}
-
-__device__ void bulk_load(u32 target, const char* source, u32 barrier) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(CHUNK) : "memory");
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                 ::"r"(target), "l"(source), "r"(CHUNK), "r"(barrier) : "memory");
-}
-
 template <bool STORE> __device__ void bulk(const char* from, char* to, u64 chunks) {
     extern __shared__ __align__(128) char ring[];
     __shared__ u64 full[RING];
     if (threadIdx.x) return;
-    for (u32 s = 0; s < RING; s++)
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(full + s)) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    for (u32 s = 0; s < RING; s++) barrier_init(shared_address(full + s), 1);
+    barriers_visible();
     constexpr u32 lag = STORE ? LAG : 0;
     u64 mine = chunks > blockIdx.x ? (chunks - blockIdx.x - 1) / gridDim.x + 1 : 0;
     auto place = [&](u64 i) { return (blockIdx.x + i * gridDim.x) * CHUNK; };
     auto load = [&](u64 i) {
-        bulk_load(shared_address(ring) + (u32)(i % RING) * CHUNK, from + place(i), shared_address(full + i % RING));
+        u32 slot = (u32)(i % RING), barrier = shared_address(full + slot);
+        barrier_expect(barrier, CHUNK);
+        bulk_load(shared_address(ring) + slot * CHUNK, from + place(i), CHUNK, barrier);
     };
     for (u64 i = 0; i < RING && i < mine; i++) load(i);
     for (u64 i = 0; i < mine; i++) {
         barrier_wait(shared_address(full + i % RING), (u32)(i / RING) & 1);
         if (STORE) {
+            u32 source = shared_address(ring) + (u32)(i % RING) * CHUNK;
             asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
-                         ::"l"(to + place(i)), "r"(shared_address(ring) + (u32)(i % RING) * CHUNK), "r"(CHUNK) : "memory");
+                         ::"l"(to + place(i)), "r"(source), "r"(CHUNK) : "memory");
             asm volatile("cp.async.bulk.commit_group;" ::: "memory");
             asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LAG) : "memory");
         }

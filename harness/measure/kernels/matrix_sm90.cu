@@ -11,8 +11,7 @@
 // C is written as bfloat16 in the order of the registers: for each tile, warpgroup and j < 16, the 128 threads' vectors
 // of 8 elements.
 
-typedef unsigned int u32;
-typedef unsigned long long u64;
+#include "bulk.cuh"
 
 enum Type { F16, BF16, TF32, E4M3 };
 
@@ -20,26 +19,9 @@ constexpr int STAGES = 4, K_BYTES = 128, TILE_M = 128, TILE_N = 256, GROUPS = 2,
 constexpr u32 A_BYTES = TILE_M * K_BYTES, B_BYTES = TILE_N * K_BYTES, STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr int THREADS = 128 * (GROUPS + 1);
 
-__device__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
-
-__device__ void barrier_init(u32 barrier, u32 count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
-}
-
-__device__ void barrier_expect(u32 barrier, u32 bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-
 __device__ void barrier_arrive(u32 barrier, u32 block) {
     asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
                  "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier), "r"(block) : "memory");
-}
-
-__device__ void barrier_wait(u32 barrier, u32 parity) {
-    u32 done = 0;
-    while (!done)
-        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-                     "selp.u32 %0, 1, 0, p;\n}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
 }
 
 __device__ void cluster_sync() {
@@ -50,11 +32,6 @@ __device__ u32 cluster_rank() {
     u32 rank;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
-}
-
-__device__ void load(u32 target, const char* source, u32 bytes, u32 barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                 ::"r"(target), "l"(source), "r"(bytes), "r"(barrier) : "memory");
 }
 
 __device__ void load_for_both(u32 target, const char* source, u32 bytes, u32 barrier) {
@@ -79,8 +56,8 @@ __device__ u64 descriptor(u32 address) {
     "%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 #define WGMMA(shape, types, transposes) \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n" \
-                 "wgmma.mma_async.sync.aligned." shape ".f32." types " {" REGISTERS "}, %128, %129, p, 1, 1" transposes \
-                 ";\n}" : D32(0), D32(32), D32(64), D32(96) : "l"(a), "l"(b), "r"(add))
+                 "wgmma.mma_async.sync.aligned." shape ".f32." types " {" REGISTERS "}, %128, %129, p, 1, 1" \
+                 transposes ";\n}" : D32(0), D32(32), D32(64), D32(96) : "l"(a), "l"(b), "r"(add))
 
 template <Type T> __device__ void wgmma(float (&d)[128], u64 a, u64 b, u32 add) {
     if (T == F16) WGMMA("m64n256k16", "f16.f16", ", 0, 0");
@@ -133,7 +110,8 @@ template <int CLUSTER> __device__ void place(u32 pair, u32 pairs_m, u32 rank, u3
 
 // a: tiles_m x steps tiles of 128 rows; b: tiles_n x steps tiles of 256 rows; tiles_n is a multiple of PANEL, tiles_m
 // and the grid of CLUSTER.
-template <Type T, int CLUSTER> __device__ void product(const char* a, const char* b, uint4* c, u32 tiles_m, u32 tiles_n, u32 steps) {
+template <Type T, int CLUSTER>
+__device__ void product(const char* a, const char* b, uint4* c, u32 tiles_m, u32 tiles_n, u32 steps) {
     extern __shared__ char dynamic[];
     __shared__ u64 barriers[2 * STAGES];
     u32 ring = (shared_address(dynamic) + 1023) & ~1023u, full = shared_address(barriers), empty = full + 8 * STAGES;
@@ -143,7 +121,7 @@ template <Type T, int CLUSTER> __device__ void product(const char* a, const char
             barrier_init(full + 8 * s, 1);
             barrier_init(empty + 8 * s, 4 * GROUPS * CLUSTER);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriers_visible();
     }
     cluster_sync();
     u32 pairs = tiles_m / CLUSTER * tiles_n, pairs_m = tiles_m / CLUSTER, m, n, slot = 0, parity = 0;
@@ -159,11 +137,11 @@ template <Type T, int CLUSTER> __device__ void product(const char* a, const char
                     u32 target = ring + slot * STAGE_BYTES, barrier = full + 8 * slot;
                     barrier_wait(empty + 8 * slot, parity ^ 1);
                     barrier_expect(barrier, STAGE_BYTES);
-                    load(target, a + ((u64)m * steps + k) * A_BYTES, A_BYTES, barrier);
+                    bulk_load(target, a + ((u64)m * steps + k) * A_BYTES, A_BYTES, barrier);
                     const char* from = b + ((u64)n * steps + k) * B_BYTES;
                     constexpr u32 part = B_BYTES / CLUSTER;
                     if (CLUSTER > 1) load_for_both(target + A_BYTES + rank * part, from + rank * part, part, barrier);
-                    else load(target + A_BYTES, from, part, barrier);
+                    else bulk_load(target + A_BYTES, from, part, barrier);
                 }
             }
     } else {
@@ -201,10 +179,10 @@ template <Type T> __device__ void resident(const char* a, uint4* c, u32 steps) {
     u32 group = threadIdx.x / 128, thread = threadIdx.x % 128;
     if (threadIdx.x == 0) {
         barrier_init(barrier, 1);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriers_visible();
         barrier_expect(barrier, STAGES * STAGE_BYTES);
         for (u32 s = 0; s < STAGES; s++)
-            load(ring + s * STAGE_BYTES, a + ((u64)blockIdx.x * STAGES + s) * STAGE_BYTES, STAGE_BYTES, barrier);
+            bulk_load(ring + s * STAGE_BYTES, a + ((u64)blockIdx.x * STAGES + s) * STAGE_BYTES, STAGE_BYTES, barrier);
     }
     __syncthreads();
     barrier_wait(barrier, 0);
@@ -218,15 +196,26 @@ template <Type T> __device__ void resident(const char* a, uint4* c, u32 steps) {
     store(c, d, blockIdx.x, group, thread);
 }
 
-#define KERNELS(name, type) \
+#define PRODUCT(name, type) \
     extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(2, 1, 1) \
-        product_##name(const char* a, const char* b, uint4* c, u32 m, u32 n, u32 k) { product<type, 2>(a, b, c, m, n, k); } \
+        product_##name(const char* a, const char* b, uint4* c, u32 m, u32 n, u32 k) { \
+        product<type, 2>(a, b, c, m, n, k); \
+    }
+
+PRODUCT(f16, F16)
+PRODUCT(bf16, BF16)
+PRODUCT(tf32, TF32)
+PRODUCT(e4m3, E4M3)
+
+#ifdef VARIANTS  // to compare with
+#define VARIANT(name, type) \
     extern "C" __global__ void __launch_bounds__(THREADS, 1) \
-        single_##name(const char* a, const char* b, uint4* c, u32 m, u32 n, u32 k) { product<type, 1>(a, b, c, m, n, k); } \
+        single_##name(const char* a, const char* b, uint4* c, u32 m, u32 n, u32 k) { \
+        product<type, 1>(a, b, c, m, n, k); \
+    } \
     extern "C" __global__ void __launch_bounds__(128 * GROUPS, 1) \
         resident_##name(const char* a, uint4* c, u32 k) { resident<type>(a, c, k); }
 
-KERNELS(f16, F16)
-KERNELS(bf16, BF16)
-KERNELS(tf32, TF32)
-KERNELS(e4m3, E4M3)
+VARIANT(bf16, BF16)
+VARIANT(e4m3, E4M3)
+#endif
