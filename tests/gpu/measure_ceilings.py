@@ -1,7 +1,7 @@
-"""What the ceilings' kernels reach on this card, beside what torch reaches: `python -m tests.gpu.measure_ceilings`.
+"""What the ceilings' kernels reach on this card, beside what torch reaches: `python -m tests.gpu.measure_ceilings [PART]`.
 
 Each part is a process of its own with a time limit, so that one that fails or hangs costs only itself.
-Figures are medians of windows between CUDA events, with fastest and slowest; L2 is overwritten before each.
+Figures are medians of windows between CUDA events, with the slowest and the fastest; L2 is overwritten before each.
 """
 
 from __future__ import annotations
@@ -9,222 +9,158 @@ from __future__ import annotations
 import functools
 import importlib
 import json
-import os
 import statistics
-import struct
 import subprocess
 import sys
-import tempfile
+import time
 import traceback
-import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from harness.compile.nvrtc import nvrtc
 from harness.devices.pycuda_driver import PyCudaDriver, detect_card
-from harness.errors import JudgeError
+from harness.measure import ceilings, matrix_rates
+from harness.measure.ceiling_bench import Bench, Effort, compiled
+from harness.measure.tiles import BITS, K_BYTES
 
-KERNELS = Path(__file__).parents[2] / "harness" / "measure" / "kernels"
 SECONDS = 20  # a part may take
-FOLDER = "CEILINGS_FOLDER"  # of what is compiled already
 WINDOWS = 15
 FLUSH_BYTES = 256 << 20
-TYPES = {"bf16": 2.0, "f16": 2.0, "tf32": 4.0, "e4m3": 1.0}  # bytes of an element
-TILE_M, TILE_N, K_BYTES, STAGES = 128, 256, 128, 4
-SHARED = STAGES * (TILE_M + TILE_N) * K_BYTES + 1024
+CHUNK, RING_BYTES = 16384, 6 * 16384  # as in ceilings.cu
+RESIDENT_STEPS = 2048
 
 
-class Bench:
-    """The card, our kernels compiled for it, and windows on it."""
+class Card(PyCudaDriver):
+    """The first card, with events."""
 
-    def __init__(self, *sources: str) -> None:
-        self.card = detect_card()
-        self.driver = PyCudaDriver()
-        self.cuda: Any = importlib.import_module("pycuda.driver")
-        self.functions: dict[str, Any] = {}
-        self.modules = [self.driver.load(self._compile(source)) for source in sources]
-        self.flush = self.driver.allocate(FLUSH_BYTES)
+    def __init__(self) -> None:
+        super().__init__()
+        self._driver: Any = importlib.import_module("pycuda.driver")
 
-    def _compile(self, source: str) -> bytes:
-        """By NVRTC, once for all parts."""
-        text = (KERNELS / source).read_text()
-        kept = Path(os.environ.get(FOLDER, tempfile.gettempdir())) / f"{source}-{zlib.crc32(text.encode()):x}.cubin"
-        if os.environ.get(FOLDER) and kept.exists():
-            return kept.read_bytes()
-        options = [f"--gpu-architecture=sm_{self.card.arch}", "-std=c++17", "-w", "-DVARIANTS"]
-        headers = {"bulk.cuh": (KERNELS / "bulk.cuh").read_text()}
-        output = nvrtc().compile(text, source, headers, options, cubin=True)
-        if not output.ok:
-            raise JudgeError(output.log)
-        if os.environ.get(FOLDER):
-            kept.write_bytes(output.cubin)
-        return output.cubin
+    def create_event(self) -> Any:
+        return self._driver.Event()
 
-    def launch(self, name: str, grid: int, block: int, shared: int, layout: str, *values: int) -> None:
-        function = self.functions.get(name) or self._find(name)
-        if shared > 48 << 10:
-            self.driver.allow_shared(function, shared)
-        self.driver.launch(function, (grid, 1, 1), (block, 1, 1), shared, struct.pack(layout, *values))
+    def record(self, event: Any) -> None:
+        event.record()
 
-    def _find(self, name: str) -> Any:
-        for module in self.modules:
-            try:
-                self.functions[name] = self.driver.function(module, name)
-                return self.functions[name]
-            except Exception:
-                continue
-        raise JudgeError(f"no kernel {name}")
+    def elapsed(self, begin: Any, end: Any) -> float:
+        return float(end.time_since(begin)) * 1e-3
 
-    def windows(self, run: Callable[[], None], count: int = WINDOWS, warm: int = 3) -> list[float]:
-        """Seconds of each."""
-        for _ in range(warm):
-            run()
-        self.finish()
+    def version(self) -> str:
+        return str(self._driver.get_driver_version())
+
+    def free_bytes(self) -> int:
+        return int(self._driver.mem_get_info()[0])
+
+
+class Table(Bench):
+    """A bench that prints its windows."""
+
+    def __init__(self, *names: str, nbytes: int = 1 << 30):
+        card = detect_card()
+        super().__init__(Card(), card, [compiled(name, card, "-DVARIANTS") for name in names], nbytes, Effort())
+
+    def show(self, name: str, work: float, unit: str, run: Callable[[], None], note: str = "") -> None:
+        """`work` in bytes or FLOP."""
+        self.median(run, 1)
+        begun = time.perf_counter()
         found = []
-        for _ in range(count):
-            self.driver.memset(self.flush, 0, FLUSH_BYTES)
-            begin, end = self.cuda.Event(), self.cuda.Event()
-            begin.record()
-            run()
-            end.record()
-            self.finish()
-            found.append(begin.time_till(end) * 1e-3)
-        return found
-
-    def finish(self) -> None:
-        if not self.driver.wait(10):
-            raise JudgeError("the kernel does not end")
-
-    def random(self, nbytes: int, kind: str = "bits", seed: int = 1) -> int:
-        address = self.driver.allocate(nbytes)
-        unit = 16 if kind == "bits" else 4
-        self.launch(f"fill_{kind}", 16 * self.card.sms, 256, 0, "PQQ", address, nbytes // unit, seed << 40)
-        self.finish()
-        return address
+        for _ in range(WINDOWS):
+            self.driver.memset(self.target + self.nbytes - FLUSH_BYTES, 0, FLUSH_BYTES)
+            found.append(self.window(run))
+        say(name, work, found, unit, f"{note} ({time.perf_counter() - begun:.2f} s)")
 
 
 def say(name: str, work: float, seconds: list[float], unit: str, note: str = "") -> None:
+    """One line of the table, for the parent."""
     scale = {"GB/s": 1e9, "TFLOP/s": 1e12}[unit]
     middle, fast, slow = (work / f(seconds) / scale for f in (statistics.median, min, max))
-    print(json.dumps({"name": name, "value": middle, "best": fast, "worst": slow, "unit": unit, "note": note}), flush=True)
+    row = {"name": name, "value": middle, "best": fast, "worst": slow, "unit": unit, "note": note}
+    print(json.dumps(row), flush=True)
+
+
+def judge_part() -> None:
+    """The ceilings as the judge measures them."""
+    driver, begun = Card(), time.perf_counter()
+    found = ceilings.measure(driver, detect_card(), driver.free_bytes())
+    note = f"{time.perf_counter() - begun:.1f} s in all"
+    for name, value in (("copy", found.copy), ("read", found.read)):
+        say(f"judge {name}", value, [1.0], "GB/s", note)
+    for unit, rate in found.rates.items():
+        say(f"judge {unit}", rate, [1.0], "TFLOP/s")
 
 
 def memory_part() -> None:
-    """Copies and reads, plain and by bulk copies, in several shapes."""
-    bench = Bench("ceilings.cu")
-    free = bench.cuda.mem_get_info()[0]
-    nbytes = min(4 << 30, free // 4) >> 24 << 24
-    source, target, total = bench.random(nbytes), bench.driver.allocate(nbytes), bench.driver.allocate(16)
-    sms, vectors = bench.card.sms, nbytes // 16
-    for _ in range(100):
-        bench.driver.copy(target, source, nbytes)
-    bench.finish()
-    say("driver copy", 2 * nbytes, bench.windows(lambda: bench.driver.copy(target, source, nbytes)), "GB/s")
-    for block, per_sm in ((512, 4), (256, 8), (512, 2), (512, 0), (256, 0)):
-        grid = per_sm * sms or vectors // (block * 4)
-        plain = lambda grid=grid, block=block: bench.launch("copy", grid, block, 0, "PPQ", source, target, vectors)  # noqa: E731
-        say(f"copy {block} x {per_sm or 'all'}", 2 * nbytes, bench.windows(plain), "GB/s")
-    for block, per_sm in ((512, 4), (256, 8), (512, 3), (512, 2), (512, 16), (256, 32)):
-        plain = lambda grid=per_sm * sms, block=block: bench.launch("read", grid, block, 0, "PPQ", source, total, vectors)  # noqa: E731
-        say(f"read {block} x {per_sm}", nbytes, bench.windows(plain), "GB/s")
-    got, rounds = bench.driver.download(target, 1 << 20), bench.driver.download(source, 1 << 20)
-    print(json.dumps({"name": "copy is right", "note": str(bool((got == rounds).all()))}), flush=True)
-    if bench.card.cc >= (9, 0):
-        bench.driver.memset(target, 0, nbytes)
-        for name, factor in (("copy_bulk", 2), ("read_bulk", 1)):
-            for per_sm in (1, 2, 16, 64):
-                bulk = lambda name=name, grid=per_sm * sms: bench.launch(  # noqa: E731
-                    name, grid, 32, 6 * 16384, "PPQ", source, target, nbytes // 16384)
-                say(f"{name} x {per_sm}", factor * nbytes, bench.windows(bulk), "GB/s")
-        got = bench.driver.download(target + nbytes - (1 << 20), 1 << 20)
-        want = bench.driver.download(source + nbytes - (1 << 20), 1 << 20)
-        print(json.dumps({"name": "copy_bulk is right", "note": str(bool((got == want).all()))}), flush=True)
+    """Copies and reads, plain and by bulk copies, in several launch shapes."""
+    bench = Table("ceilings.cu", nbytes=4 << 30)
+    source, target, nbytes, sms = bench.source, bench.target, bench.nbytes, bench.card.sms
+    bench.fill("bits", source, nbytes, 1)
+    copy = functools.partial(bench.driver.copy, target, source, nbytes)
+    bench.warm(copy)
+    bench.show("driver copy", 2 * nbytes, "GB/s", copy)
+    vectors = nbytes // 16
+    for kernel, times, flight in (("copy", 2, 4), ("read", 1, 8)):
+        for block, per_sm in ((512, 4), (256, 8), (512, 2), (512, 16), (512, 0), (256, 0)):
+            grid = per_sm * sms or vectors // (block * flight)
+            run = functools.partial(bench.launch, kernel, grid, block, 0, "PPQ", source, target, vectors)
+            bench.show(f"{kernel} {block} x {per_sm or 'all'}", times * nbytes, "GB/s", run)
+    for kernel, times in (("copy_bulk", 2), ("read_bulk", 1)):
+        for per_sm in (1, 2, 16, 64):
+            values = (source, target, nbytes // CHUNK)
+            run = functools.partial(bench.launch, kernel, per_sm * sms, 32, RING_BYTES, "PPQ", *values)
+            bench.show(f"{kernel} x {per_sm}", times * nbytes, "GB/s", run)
+            if kernel == "copy_bulk":
+                ceilings._check_copy(bench)
 
 
-def fma_part() -> None:
-    bench = Bench("ceilings.cu")
-    sms, rounds = bench.card.sms, 4000
-    out = bench.driver.allocate(4 * sms * 8 * 256)
-    for per_sm in (8, 6, 4, 2):
-        run = lambda grid=per_sm * sms: bench.launch("multiply_add", grid, 256, 0, "PI4xQ", out, rounds, 7)  # noqa: E731
-        say(f"float32 multiply-add x {per_sm}", 2.0 * per_sm * sms * 256 * rounds * 256, bench.windows(run), "TFLOP/s")
+def multiply_add_part() -> None:
+    bench, rounds = Table("ceilings.cu"), 2000
+    for per_sm in (8, 4, 2):
+        grid = per_sm * bench.card.sms
+        run = functools.partial(bench.launch, "multiply_add", grid, 256, 0, "PIQ", bench.target, rounds, 1)
+        bench.show(f"float32 multiply-add x {per_sm}", 2.0 * grid * 256 * rounds * 256, "TFLOP/s", run)
 
 
-def product_part(kind: str, variant: str) -> None:
-    """A product of about 8192 cubed, in tiles that fill the card."""
-    bench = Bench("ceilings.cu", "matrix_sm90.cu")
-    sms = bench.card.sms // 2 * 2
-    tiles_n, tiles_m, k = 32, sms // 4 * 2, 8192
-    steps = int(k * TYPES[kind]) // K_BYTES
-    a = bench.random(tiles_m * steps * TILE_M * K_BYTES, kind, 1)
-    b = bench.random(tiles_n * steps * TILE_N * K_BYTES, kind, 2)
-    c = bench.driver.allocate(tiles_m * TILE_M * tiles_n * TILE_N * 2)
-    bench.driver.memset(c, 0xFF, tiles_m * TILE_M * tiles_n * TILE_N * 2)
-    run = lambda: bench.launch(f"{variant}_{kind}", sms, 384, SHARED, "PPPIII", a, b, c, tiles_m, tiles_n, steps)  # noqa: E731
+def product_part(unit: str, kernel: str, steps: int) -> None:
+    """`single`: without clusters."""
+    bench = Table("ceilings.cu", "matrix_sm90.cu")
+    size = matrix_rates.Product.of(bench.card, Effort(steps=steps))
+    run = matrix_rates.product(bench, size, unit, kernel)
+    bench.driver.memset(bench.target, 0xFF, bench.nbytes)
     run()
     bench.finish()
-    worst = max(
-        check_tile(bench, kind, (a, b, c), (m, n), tiles_n, steps)
-        for m, n in ((0, 0), (1, 0), (tiles_m - 1, tiles_n - 1), (tiles_m // 2, 5))
-    )
-    flops = 2.0 * tiles_m * TILE_M * tiles_n * TILE_N * k
-    say(f"{variant} {kind}", flops, bench.windows(run, warm=5), "TFLOP/s", f"worst error {worst:.2e} of a deviation")
+    corners = ((0, 0), (1, 0), (size.tiles_m // 2, 5), (size.tiles_m - 1, size.tiles_n - 1))
+    worst = max(matrix_rates.check_tile(bench, size, unit, m, n) for m, n in corners)
+    name = f"{kernel} {unit} K {steps * K_BYTES * 8 // BITS[unit]}"
+    bench.show(name, size.flops(unit), "TFLOP/s", run, f"worst error {worst:.1e} of the deviation")
 
 
-def check_tile(bench: Bench, kind: str, buffers: tuple[int, int, int], tile: tuple[int, int], tiles_n: int, steps: int) -> float:
-    """The largest error of one tile of C over the tile's standard deviation."""
-    (a, b, c), (m, n) = buffers, tile
-    rows = operand(bench, kind, a + m * steps * TILE_M * K_BYTES, TILE_M, steps)
-    columns = operand(bench, kind, b + n * steps * TILE_N * K_BYTES, TILE_N, steps)
-    want = rows @ columns.T
-    nbytes = TILE_M * TILE_N * 2
-    raw = bench.driver.download(c + (m * tiles_n + n) * nbytes, nbytes).view(np.uint16)
-    got = as_rows((raw.astype(np.uint32) << 16).view(np.float32))
-    return float(np.abs(got - want).max() / want.std())
+def resident_part(unit: str) -> None:
+    """Warpgroups' products of tiles that stay in shared memory: no memory traffic."""
+    bench = Table("ceilings.cu", "matrix_sm90.cu")
+    sms, stage_bytes = bench.card.sms, (matrix_rates.TILE_M + matrix_rates.TILE_N) * K_BYTES
+    bench.fill(unit, bench.source, sms * 4 * stage_bytes, 1)
+    values = (bench.source, bench.target, RESIDENT_STEPS)
+    run = functools.partial(bench.launch, f"resident_{unit}", sms, 256, matrix_rates.SHARED_BYTES, "PPI", *values)
+    flops = 2.0 * sms * matrix_rates.TILE_M * matrix_rates.TILE_N * RESIDENT_STEPS * K_BYTES * 8 / BITS[unit]
+    bench.show(f"resident {unit}", flops, "TFLOP/s", run)
 
 
-def operand(bench: Bench, kind: str, address: int, rows: int, steps: int) -> np.ndarray:
-    """rows x K values, out of tiles with the swizzle of 128 bytes."""
-    raw = bench.driver.download(address, steps * rows * K_BYTES).reshape(steps, rows, 8, 16)
-    row, chunk = np.arange(rows)[:, None], np.arange(8)[None, :]
-    plain = raw[:, row, chunk ^ (row & 7)]  # step, row, chunk, byte
-    return decoded(np.ascontiguousarray(plain.transpose(1, 0, 2, 3)).reshape(rows, -1), kind)
-
-
-def decoded(raw: np.ndarray, kind: str) -> np.ndarray:
-    if kind == "bf16":
-        return (raw.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-    if kind == "f16":
-        return raw.view(np.float16).astype(np.float32)
-    if kind == "tf32":
-        return raw.view(np.float32)
-    exponent, mantissa = (raw >> 3 & 15).astype(int), (raw & 7).astype(int)
-    size = np.where(exponent > 0, np.ldexp(1 + mantissa / 8, exponent - 7), np.ldexp(mantissa / 8, -6))
-    return np.where(raw & 128, -size, size).astype(np.float32)
-
-
-def as_rows(values: np.ndarray) -> np.ndarray:
-    """128 x 256 from the order of the registers: warpgroup, 16 vectors, thread, 8 elements."""
-    parts = values.reshape(2, 16, 4, 8, 4, 2, 2, 2)  # group, j, warp, lane / 4, lane % 4, two n8 blocks, row half, pair
-    return parts.transpose(0, 2, 6, 3, 1, 5, 4, 7).reshape(128, 256)
-
-
-def resident_part(kind: str) -> None:
-    bench = Bench("ceilings.cu", "matrix_sm90.cu")
-    sms, steps = bench.card.sms, 2048
-    a = bench.random(sms * STAGES * (TILE_M + TILE_N) * K_BYTES, kind, 1)
-    c = bench.driver.allocate(sms * TILE_M * TILE_N * 2)
-    run = lambda: bench.launch(f"resident_{kind}", sms, 256, SHARED, "PPI", a, c, steps)  # noqa: E731
-    flops = 2.0 * sms * TILE_M * TILE_N * steps * K_BYTES / TYPES[kind]
-    say(f"resident {kind}", flops, bench.windows(run, warm=5), "TFLOP/s")
+def warps_part() -> None:
+    """The products of warps, which other cards than Hopper are measured with."""
+    bench, rounds = Table("ceilings.cu", "matrix.cu"), 2000
+    blocks = 2 * bench.card.sms
+    for unit in matrix_rates.units(bench.card):
+        start = matrix_rates.resident(bench, blocks, unit)
+        start(1)
+        bench.finish()
+        worst = matrix_rates.check_resident(bench, unit)
+        flops = 2.0 * blocks * 128 * 128 * 6 * 32 * 8 / BITS[unit] * rounds
+        note = f"worst error {worst:.1e} of the deviation"
+        bench.show(f"warps {unit}", flops, "TFLOP/s", functools.partial(start, rounds), note)
 
 
 def torch_part() -> None:
     torch: Any = importlib.import_module("torch")
-
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
 
     def windows(run: Callable[[], Any]) -> list[float]:
@@ -244,11 +180,10 @@ def torch_part() -> None:
 
     x = torch.empty(4 << 30, dtype=torch.uint8, device="cuda").random_()
     y = torch.empty_like(x)
-    for _ in range(100):
+    for _ in range(200):
         y.copy_(x)
-    say("torch copy", 2.0 * x.numel(), windows(lambda: y.copy_(x)), "GB/s")
-    as_float = x.view(torch.float32)
-    say("torch sum", 1.0 * x.numel(), windows(lambda: torch.sum(as_float)), "GB/s")
+    say("torch copy", 2.0 * x.numel(), windows(functools.partial(y.copy_, x)), "GB/s")
+    say("torch sum", 1.0 * x.numel(), windows(functools.partial(torch.sum, x.view(torch.float32))), "GB/s")
     torch.backends.cuda.matmul.allow_tf32 = True
     for name, dtype in (("bf16", torch.bfloat16), ("f16", torch.float16), ("tf32", torch.float32)):
         a = torch.randn(8192, 8192, device="cuda", dtype=dtype)
@@ -261,54 +196,73 @@ def torch_part() -> None:
         scaled = functools.partial(
             torch._scaled_mm, a8, b8.T, one, one, out_dtype=torch.bfloat16, use_fast_accum=fast
         )
-        say(f"torch e4m3 A B^T fast {fast}", 2.0 * 8192**3, windows(scaled), "TFLOP/s")
+        say(f"torch e4m3 A B^T{' fast' * fast}", 2.0 * 8192**3, windows(scaled), "TFLOP/s")
 
 
 def parts() -> Iterator[tuple[str, Callable[[], None]]]:
+    """In the order in which they run; torch between ours, since a card gets warm."""
     yield "torch", torch_part
+    yield "judge", judge_part
     yield "memory", memory_part
-    yield "fma", fma_part
-    for variant in ("product", "single"):
-        for kind in TYPES:
-            if variant == "product" or kind == "bf16":
-                yield f"{variant} {kind}", functools.partial(product_part, kind, variant)
-    for kind in ("bf16", "e4m3"):
-        yield f"resident {kind}", functools.partial(resident_part, kind)
+    yield "multiply_add", multiply_add_part
+    for unit in ("bf16", "f16", "tf32", "e4m3"):
+        yield f"product {unit}", functools.partial(product_part, unit, "product", 128)
+    yield "deep", functools.partial(product_part, "bf16", "product", 256)
+    yield "single", functools.partial(product_part, "bf16", "single", 128)
+    for unit in ("bf16", "e4m3"):
+        yield f"resident {unit}", functools.partial(resident_part, unit)
+    yield "warps", warps_part
     yield "torch again", torch_part
+    yield "judge again", judge_part
 
 
 def main() -> None:
-    """Every part in its own process, or the one that is named."""
+    """Every part in its own process, or the one that is named; at the end ours over torch's."""
     table = dict(parts())
     if len(sys.argv) > 1:
         table[" ".join(sys.argv[1:])]()
         return
-    with tempfile.TemporaryDirectory() as folder:
-        for name in table:
-            run_part(name, {**os.environ, FOLDER: folder})
+    best: dict[str, float] = {}
+    for name in table:
+        for row in run_part(name):
+            best[row["name"]] = max(best.get(row["name"], 0.0), row["value"])
+    ratios(best)
 
 
-def run_part(name: str, environment: dict[str, str]) -> None:
+def run_part(name: str) -> list[dict[str, Any]]:
+    """What the part said, as it is shown."""
     command = [sys.executable, "-m", "tests.gpu.measure_ceilings", *name.split()]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
         said, failed = done.stdout, f"exit {done.returncode}: {done.stderr[-600:]}" if done.returncode else ""
     except subprocess.TimeoutExpired as late:
         said = late.stdout.decode() if isinstance(late.stdout, bytes) else late.stdout or ""
         failed = f"still ran after {SECONDS} s"
-    for line in said.splitlines():
-        show(line)
+    rows = [row for row in map(shown, said.splitlines()) if row]
     if failed:
         print(f"{name}: FAILED, {failed}", flush=True)
+    return rows
 
 
-def show(line: str) -> None:
+def shown(line: str) -> dict[str, Any] | None:
+    """Print a line of a part; what is no row of figures as it is."""
     try:
-        row = json.loads(line)
-        figures = f"{row['value']:9.1f} {row['unit']:8s} {row['worst']:8.1f} .. {row['best']:.1f}" if "value" in row else ""
-        print(f"{row['name']:30s} {figures}  {row.get('note', '')}", flush=True)
+        row: dict[str, Any] = json.loads(line)
+        figures = f"{row['value']:9.1f} {row['unit']:8s} {row['worst']:8.1f} .. {row['best']:.1f}"
+        print(f"{row['name']:30s} {figures}  {row['note']}", flush=True)
     except (ValueError, KeyError, TypeError):
         print(line, flush=True)
+        return None
+    return row
+
+
+def ratios(best: dict[str, float]) -> None:
+    """The judge's figures over torch's, the best of either in both runs."""
+    print()
+    for ours, theirs in (("copy", "copy"), ("read", "sum"), ("bf16", "bf16"), ("f16", "f16"), ("tf32", "tf32"), ("e4m3", "e4m3")):
+        library = [value for name, value in best.items() if name.startswith(f"torch {theirs}")]
+        if library and f"judge {ours}" in best:
+            print(f"judge {ours:5s} / torch  {best[f'judge {ours}'] / max(library):.3f}")
 
 
 if __name__ == "__main__":
