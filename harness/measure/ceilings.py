@@ -19,9 +19,7 @@ from harness.measure.records import Ceilings
 
 __all__ = ["datasheet", "fastest_rate_for", "known", "measure", "rate_for", "remember"]
 
-_UNITS = {
-    "float32": ("fma",), "float16": ("f16",), "bfloat16": ("bf16",), "float8_e4m3": ("e4m3",), "float8": ("e4m3",),
-}  # fmt: skip
+_UNITS = {"float16": "f16", "bfloat16": "bf16", "float8_e4m3": "e4m3"}
 _PRODUCTS = 3  # of matrix units for one product of float32
 _CHUNK, _RING = 16384, 6  # as in kernels/ceilings.cu
 _FMA_PER_ROUND = 16 * 16  # steps, multiply-adds of a thread in each
@@ -149,7 +147,7 @@ def rate_for(ceilings: Ceilings, dtype: str) -> float:
         return max(rates["fma"], rates.get("tf32", 0.0) / _PRODUCTS)
     if dtype not in _UNITS:
         raise JudgeError(f"there is no ceiling for {dtype}")
-    return max([rates[unit] for unit in _UNITS[dtype] if unit in rates] or [rates["fma"]])
+    return rates.get(_UNITS[dtype], rates["fma"])
 
 
 def fastest_rate_for(ceilings: Ceilings, dtype: str) -> float:
@@ -157,12 +155,7 @@ def fastest_rate_for(ceilings: Ceilings, dtype: str) -> float:
 
     float32: two terms of float16 carry 22 bits, two of bfloat16 16, and a product of either takes three products of the
     matrix units; what has fewer products has an operand of 11 bits or less and fails the check. 16-bit types may also
-    be multiplied as one another (what is bfloat16 fits float16 after scaling). 8-bit floats: their own units.
+    be multiplied as one another (what is bfloat16 fits float16 after scaling), and 8-bit floats as either.
     """
-    rates = ceilings.rates
-    half = max(rates.get("f16", 0.0), rates.get("bf16", 0.0))
-    if dtype == "float32":
-        return max(rate_for(ceilings, dtype), half / _PRODUCTS)
-    if dtype in ("float16", "bfloat16"):
-        return max(rate_for(ceilings, dtype), half)
-    return max(rate_for(ceilings, dtype), half)
+    half = max(ceilings.rates.get(unit, 0.0) for unit in ("f16", "bf16"))
+    return max(rate_for(ceilings, dtype), half / _PRODUCTS if dtype == "float32" else half)
