@@ -118,9 +118,13 @@ def _slab_rows(raw: np.ndarray, unit: str) -> np.ndarray:
 
 
 def _product(unit: str, wrong: bool) -> Kernel:
-    """All tiles of C. wrong: as if rows of B had no swizzle."""
+    """All tiles of C, once: a launch after it would write the same. wrong: as if rows of B had no swizzle."""
+    written: list[bytes] = []
 
     def kernel(driver: FakeDriver, args: bytes) -> None:
+        if written:
+            return
+        written.append(args)
         a, b, c, tiles_m, tiles_n, steps = struct.unpack("PPPIII", args)
         lefts = [_tile_rows(driver, a + m * steps * 16384, 128, steps, unit, True) for m in range(tiles_m)]
         rights = [_tile_rows(driver, b + n * steps * 32768, 256, steps, unit, not wrong) for n in range(tiles_n)]
