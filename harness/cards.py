@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from harness.errors import UsageError
 
@@ -36,6 +37,8 @@ class Card:
     registers_per_sm: int = 65536
     max_block: tuple[int, int, int] = (1024, 1024, 64)
     max_grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+    # Dense products of matrices, by type of the operands, accumulated in float32; what a card lacks is absent.
+    matrix_rates: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 def _gib(n: int) -> int:
@@ -46,22 +49,29 @@ def _mib(n: int) -> int:
     return n << 20
 
 
+def _rates(f16: float, bf16: float = 0.0, tf32: float = 0.0, e4m3: float = 0.0) -> dict[str, float]:
+    rates = {"f16": f16, "bf16": bf16, "tf32": tf32, "e4m3": e4m3}
+    return {unit: rate for unit, rate in rates.items() if rate}
+
+
+_HOPPER = _rates(989.4e12, 989.4e12, 494.7e12, 1978.9e12)
 # fmt: off
 _CARDS = {
     card.name: card
     for card in (
         Card("T4", "Tesla T4", (7, 5), "75", 40, 64 * KIB, 64 * KIB, 1024, 16, _gib(16), 256, _mib(4),
-             320e9, 8.1e12, 1_590_000, shared_reserved=0, shared_unit=256),
+             320e9, 8.1e12, 1_590_000, shared_reserved=0, shared_unit=256,
+             matrix_rates=_rates(65e12)),
         Card("A100", "NVIDIA A100-SXM4-80GB", (8, 0), "80", 108, 163 * KIB, 164 * KIB, 2048, 32, _gib(80), 5120,
-             _mib(40), 2039e9, 19.5e12, 1_410_000),
+             _mib(40), 2039e9, 19.5e12, 1_410_000, matrix_rates=_rates(312e12, 312e12, 156e12)),
         Card("L4", "NVIDIA L4", (8, 9), "89", 58, 99 * KIB, 100 * KIB, 1536, 24, _gib(24), 192, _mib(48),
-             300e9, 30.3e12, 2_040_000),
+             300e9, 30.3e12, 2_040_000, matrix_rates=_rates(121e12, 121e12, 60e12, 242.5e12)),
         Card("RTX 4090", "NVIDIA GeForce RTX 4090", (8, 9), "89", 128, 99 * KIB, 100 * KIB, 1536, 24, _gib(24), 384,
-             _mib(72), 1008e9, 82.6e12, 2_520_000),
+             _mib(72), 1008e9, 82.6e12, 2_520_000, matrix_rates=_rates(165.2e12, 165.2e12, 82.6e12, 330.3e12)),
         Card("H100", "NVIDIA H100 80GB HBM3", (9, 0), "90a", 132, 227 * KIB, 228 * KIB, 2048, 32, _gib(80), 5120,
-             _mib(50), 3350e9, 66.9e12, 1_980_000),
+             _mib(50), 3350e9, 66.9e12, 1_980_000, matrix_rates=_HOPPER),
         Card("H200", "NVIDIA H200", (9, 0), "90a", 132, 227 * KIB, 228 * KIB, 2048, 32, _gib(141), 6144, _mib(50),
-             4800e9, 66.9e12, 1_980_000),
+             4800e9, 66.9e12, 1_980_000, matrix_rates=_HOPPER),
     )
 }
 # fmt: on
