@@ -7,9 +7,10 @@ a result. Constant memory is out of a kernel's reach.
 
 The PTX, which both devices have, is asked first: harness/written_variables.py says what kernels write. The cubin is
 another compiler's work on the same source, and a source can tell the two compilers apart. So a variable that only the
-cubin has counts as written if it starts as zeros, or if the source declares it; tables that a compiler made by itself
-start with their values, and the libraries' own small objects (cuda::std::ranges::begin and its like) stand in every
-file that includes <cuda/std/...>.
+cubin has counts as written if it starts as zeros, or if the source declares it as __device__; not if it is declared
+constant, since one compiler may keep what the other folds. Tables that a compiler made by itself start with their
+values, and the libraries' own small objects (cuda::std::ranges::begin and its like) stand in every file that includes
+<cuda/std/...>.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ from harness.written_variables import Write, written
 MAX_TABLE_BYTES = 64 << 10  # of initial values in global memory: enough for tables, too little for answers
 _ZEROED, _INITIALISED = ".nv.global", ".nv.global.init"
 _LIBRARY_OBJECT_BYTES = 8
-_LIBRARY = re.compile(r"(?:4cuda|18cooperative_groups|6thrust|3cub)(?:\d|v\d)")
+_LIBRARY = re.compile(r"_ZN?K?St|(?:4cuda|18cooperative_groups|6thrust|3cub)\d")
 _DECLARATION = re.compile(r"(?<!\w)\.global\b")  # of a variable; an instruction has its name right before
+_DEVICE = re.compile(r"\b__(?:device|managed)__\b")
+_DECLARED = re.compile(rf"{_DEVICE.pattern}|\bstatic\b|\.global\b")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _INSTEAD = (
     "a device variable can carry a result from one launch to the next. Keep it in scratch memory: cudaMalloc it in "
     "solve(), clear it there with cudaMemsetAsync, and pass it to the kernel."
@@ -49,21 +53,18 @@ class Sourced:
     def line_of(self, symbol: str) -> int:
         """The line that declares a variable of that mangled name, or first names it; 0 where none does."""
         word = re.compile(rf"(?<![\w$]){re.escape(own_name(symbol))}(?![\w$])")
-        lines = [(number, line) for number, line in enumerate(self._code(), 1) if word.search(line)]
-        declared = [number for number, line in lines if _DECLARED.search(line)]
-        return next(iter([*declared, *(number for number, _ in lines)]), 0)
+        found = [(number, line, at) for number, line in enumerate(self._code(), 1) if (at := word.search(line))]
+        # Rather a declaration than a use, and rather a variable than a parameter.
+        ranked = sorted(found, key=lambda it: (not _DECLARED.search(it[1]), "(" in it[1][: it[2].start()]))
+        return ranked[0][0] if ranked else 0
 
-    def declares(self, symbol: str) -> bool:
-        """Whether a line that says __device__ or static names it."""
+    def declaration(self, symbol: str) -> str:
+        """That line; "" where there is none."""
         line = self.line_of(symbol)
-        return bool(line) and bool(_DECLARED.search(self._code()[line - 1]))
+        return self._code()[line - 1] if line else ""
 
     def _code(self) -> list[str]:
         return _COMMENT.sub(lambda found: "\n" * found.group().count("\n"), self.text).split("\n")
-
-
-_DECLARED = re.compile(r"\b__(?:device|managed)__\b|\bstatic\b|\.global\b")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
 def own_name(symbol: str) -> str:
@@ -108,7 +109,7 @@ def check(ptx: str, cubin: bytes, text: str, name: str, allowed_bytes: int = 0) 
     if sum(variables[symbol].nbytes for symbol in state) + sum(each.nbytes for each in hidden) <= allowed_bytes:
         findings = []
     findings += _too_large(variables.values(), info, source)
-    return tuple(sorted(findings, key=lambda finding: finding.line))
+    return tuple(sorted(findings, key=lambda finding: (finding.line, finding.tensor)))
 
 
 def _inspected(cubin: bytes) -> CubinInfo:
@@ -122,7 +123,10 @@ def _is_state(each: DeviceObject, source: Sourced) -> bool:
     """Whether a variable that the PTX does not have is one that the submission means to write."""
     if each.nbytes <= _LIBRARY_OBJECT_BYTES and _LIBRARY.search(each.name):
         return False
-    return each.section == _ZEROED or (each.section == _INITIALISED and source.declares(each.name))
+    declaration = source.declaration(each.name)
+    if re.search(r"\bconst(?:expr)?\b", declaration):
+        return False
+    return each.section == _ZEROED or (each.section == _INITIALISED and bool(_DEVICE.search(declaration)))
 
 
 def _written(variable: Variable, place: Write, module: Module, source: Sourced) -> Finding:

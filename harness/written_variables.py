@@ -24,7 +24,7 @@ _NO_RESULT = {"st", "red", "bar", "barrier", "membar", "fence", "bra", "brx", "r
               "setp", "set", "isspacep", "call"}  # fmt: skip
 _HARMLESS_CALLS = {"vprintf", "__assertfail", "malloc", "free"}
 _SPACES = ("local", "shared", "global", "const")
-_STRINGS = ("$str", "__unnamed_")  # literals: nobody writes there, and as arguments of printf their addresses are stored
+_STRINGS = ("$str", "__unnamed_")  # literals, whose addresses are stored as arguments of printf; nobody writes there
 _POINTER_TYPES = ("b64", "u64", "s64", "b128")
 
 
