@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 
 import pytest
 
-from harness import cards, policy
+from harness import cards, events, pipeline, policy, problem, submission
 from harness.compile import build
 from harness.compile.cubin import inspect
 from harness.compile.nvrtc import nvrtc
@@ -19,6 +20,7 @@ from harness.written_variables import written
 DECLARATION = 'extern "C" void solve(float* out, int n);'
 SOLVE = 'extern "C" void solve(float* out, int n) { k<<<1, 32>>>(out, n); }\n'
 CARD = cards.get("H100")
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @lru_cache(maxsize=4)
@@ -256,6 +258,7 @@ def test_what_writes(body: str) -> None:
     [
         "mov.u64 %rd1, x; ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd1]; st.shared.u32 [%r5], %r1;",
         "mov.u64 %rd1, x; setp.eq.u64 %p1, %rd1, %rd2; selp.b64 %rd3, %rd4, %rd5, %p1; st.u32 [%rd3], 0;",
+        "mov.u64 %rd1, x; sub.s64 %rd2, %rd3, %rd1; add.s64 %rd4, %rd5, %rd2; st.u32 [%rd4], 0;",
         "mov.u64 %rd1, x; cp.async.bulk.prefetch.L2.global [%rd1], 64;",
         "mov.u64 %rd1, x; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 64, [%r2];",
         "ld.param.u64 %rd1, [p]; cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
@@ -298,3 +301,18 @@ def test_what_cannot_be_read_is_no_accusation() -> None:
 )  # fmt: skip
 def test_the_name_that_a_symbol_ends_in(symbol: str, name: str) -> None:
     assert policy.own_name(symbol) == name
+
+
+def test_a_submission_with_state_runs_no_case_also_from_the_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    loaded = submission.load(ROOT / "tests/submissions/general/state_in_device_variable.cu")
+    for cached in (False, True):
+        said = list(pipeline.judge(problem.load("split_k_merge"), loaded, pipeline.Options(device="cpu")))
+        assert not any(isinstance(event, events.CaseStarted) for event in said)
+        last = said[-1]
+        assert isinstance(last, events.Finished)
+        assert last.report.verdict is Verdict.POLICY_VIOLATION
+        assert (last.report.compile.ok, last.report.compile.cached, last.report.cases) == (True, cached, ())
+        assert [(f.kind, f.tensor) for f in last.report.findings] == [(FindingKind.DEVICE_STATE, "launches")]
