@@ -17,9 +17,9 @@ import hashlib
 import os
 import time
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from harness import cards, object_cache, resource_meter
+from harness import cards, object_cache, policy, resource_meter
 from harness import cases as case_builder
 from harness.artefacts import compiled
 from harness.cases import Case
@@ -138,6 +138,7 @@ class _Judging:
         self._compile = CompileResult(True, artefacts.seconds, artefacts.log, cached)
         self._meter = resource_meter.Meter(source, options.toolchain, options.resource_seconds, options.cache)
         yield Compiled(self._compile)
+        policy.require(artefacts.ptx, artefacts.cubin, submission.text, submission.name)
         self._ptx = artefacts.ptx
         known = object_cache.known(artefacts.ptx) if options.cache else {}
         runner.load(Program(submission.name, artefacts.ptx, options.card, artefacts.cubin), known)
@@ -227,7 +228,7 @@ def _assess(case: Case, run: RunResult, limits: RunLimits) -> CaseResult:
         findings.append(_too_much_output(limits.stdout_bytes))
     if not any(finding.kind in _STOPS for finding in findings):
         errors, mismatches = compare(case, run.outputs, run.unwritten)
-        findings += mismatches
+        findings += mismatches if run.launches else [_nothing_launched(finding) for finding in mismatches]
     verdicts = [verdict_of(finding.kind) for finding in findings]
     if not all(error.ratio <= 1 for error in errors):  # so written that a NaN ratio is wrong, too
         verdicts.append(Verdict.WRONG_ANSWER)
@@ -237,6 +238,10 @@ def _assess(case: Case, run: RunResult, limits: RunLimits) -> CaseResult:
         case.name, verdict, tuple(errors), tuple(findings), run.seconds, stdout, dict(case.parameters),
         launches=run.launches, traffic=traffic,
     )  # fmt: skip
+
+
+def _nothing_launched(finding: Finding) -> Finding:
+    return replace(finding, message=f"solve() launched no kernel: {finding.message}")
 
 
 def _too_much_output(limit: int) -> Finding:

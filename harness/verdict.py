@@ -56,6 +56,8 @@ class FindingKind(StrEnum):
     MISALIGNED = "misaligned"
     UNINITIALIZED_READ = "uninitialized_read"
     READ_ONLY_WRITE = "read_only_write"
+    DEVICE_STATE = "device_state"  # kernels write a device variable, which the next launch could read
+    TOO_FAST = "too_fast"  # a time that no honest kernel reaches
     DATA_RACE = "data_race"
     BARRIER_DIVERGENCE = "barrier_divergence"
     INVALID_BARRIER = "invalid_barrier"  # misuse of an mbarrier object
@@ -76,6 +78,8 @@ class FindingKind(StrEnum):
 
 _VERDICT_OF = {
     FindingKind.READ_ONLY_WRITE: Verdict.POLICY_VIOLATION,
+    FindingKind.DEVICE_STATE: Verdict.POLICY_VIOLATION,
+    FindingKind.TOO_FAST: Verdict.POLICY_VIOLATION,
     FindingKind.DATA_RACE: Verdict.DATA_RACE,
     FindingKind.ASYNC_HAZARD: Verdict.DATA_RACE,
     FindingKind.UNWRITTEN_OUTPUT: Verdict.WRONG_ANSWER,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 
 
-def fake_cubin(*kernels: str) -> bytes:
-    """A complete cubin with these (mangled) kernel names; its section table is at the end."""
-    names = b"\0" + b"".join(name.encode() + b"\0" for name in kernels)
+def fake_cubin(*kernels: str, undefined: tuple[str, ...] = ()) -> bytes:
+    """A complete cubin with these (mangled) kernel names, which calls these functions that it does not have; its
+    section table is at the end."""
+    names = b"\0" + b"".join(name.encode() + b"\0" for name in kernels + undefined)
     symbols, position = bytes(24), 1
-    for name in kernels:
-        symbols += struct.pack("<IBBHQQ", position, 0x12, 0x10, 1, 0, 128)
+    for name in kernels + undefined:
+        symbols += struct.pack("<IBBHQQ", position, 0x12, *((0x10, 1, 0, 128) if name in kernels else (0, 0, 0, 0)))
         position += len(name) + 1
     strings_at, symbols_at = 64, 64 + len(names)
     table_at = symbols_at + len(symbols)

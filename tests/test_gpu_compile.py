@@ -97,6 +97,19 @@ def test_a_cubin_beyond_the_limit_is_refused(pycuda: Callable[[Compile], None]) 
     assert error.verdict is Verdict.COMPILE_ERROR and str(MAX_CUBIN_BYTES) in str(error)
 
 
+@pytest.mark.parametrize(
+    ("symbol", "what"),
+    [("malloc", "malloc() in device code"), ("__cudaCDP2LaunchDeviceV2", "launching kernels from device code"),
+     ("__cudaCDP2StreamCreateWithFlags", "cudaStreamCreateWithFlags() in device code"),
+     ("cudaGetParameterBuffer", "cudaGetParameterBuffer() in device code")],
+)  # fmt: skip
+def test_a_call_of_the_devices_own_run_time_is_unsupported(
+    pycuda: Callable[[Compile], None], symbol: str, what: str
+) -> None:
+    error = refusal(pycuda, fake_cubin("_Z1kPf", undefined=("vprintf", symbol)))
+    assert (error.verdict, str(error)) == (Verdict.UNSUPPORTED, f"{what} is not supported.")
+
+
 def test_without_pycuda_the_judge_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pycuda", None)
     with pytest.raises(JudgeError, match="pip install pycuda"):

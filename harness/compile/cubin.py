@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 _MAGIC = b"\x7fELF\x02\x01"  # 64-bit, little-endian
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -23,18 +24,29 @@ class IncompleteCubin(ValueError):
 
 
 @dataclass(frozen=True)
+class DeviceObject:
+    """A variable. `section`: ".nv.global" for one that starts as zeros, ".nv.global.init", ".nv.constant3"."""
+
+    name: str  # mangled
+    section: str
+    nbytes: int
+
+
+@dataclass(frozen=True)
 class CubinInfo:
     """`kernels` and `variables`: mangled names. `undefined`: functions that the driver's run time must supply, as
-    "vprintf"."""
+    "vprintf". `sections`: bytes of each by its name."""
 
     kernels: tuple[str, ...]
     undefined: tuple[str, ...]
     variables: tuple[str, ...] = ()
+    objects: tuple[DeviceObject, ...] = ()  # the same variables
+    sections: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _Section:
-    name: int
+    name: str
     kind: int
     offset: int
     size: int
@@ -46,19 +58,21 @@ def inspect(cubin: bytes) -> CubinInfo:
     sections = _sections(cubin)
     kernels: list[str] = []
     undefined: list[str] = []
-    variables: list[str] = []
+    objects: list[DeviceObject] = []
     for table in (section for section in sections if section.kind == _SYMTAB):
         if table.link >= len(sections):
             raise IncompleteCubin(f"not a cubin: its symbols name section {table.link} of {len(sections)}")
         strings = sections[table.link]
-        for name, kind, other, index in _symbols(cubin, table, strings):
+        for name, kind, other, index, nbytes in _symbols(cubin, table, strings):
             if kind == _FUNC and index == 0:
                 undefined.append(name)
             elif kind == _FUNC and other & _KERNEL_FLAG:
                 kernels.append(name)
             elif kind == _OBJECT and index:
-                variables.append(name)
-    return CubinInfo(tuple(kernels), tuple(undefined), tuple(variables))
+                objects.append(DeviceObject(name, sections[index].name if index < len(sections) else "", nbytes))
+    sizes = {section.name: section.size for section in sections if section.name}
+    variables = tuple(each.name for each in objects)
+    return CubinInfo(tuple(kernels), tuple(undefined), variables, tuple(objects), sizes)
 
 
 def match(symbol: str, candidates: tuple[str, ...]) -> str | None:
@@ -68,6 +82,12 @@ def match(symbol: str, candidates: tuple[str, ...]) -> str | None:
         return symbol
     alike = [name for name in candidates if _neutral(name) == _neutral(symbol)]
     return alike[0] if len(alike) == 1 else None
+
+
+def strangers(info: CubinInfo, known: Iterable[str]) -> list[DeviceObject]:
+    """The variables that have no counterpart (`match`) among the names of another compiler."""
+    names = {_neutral(name) for name in known}
+    return [each for each in info.objects if _neutral(each.name) not in names]
 
 
 _UNIQUE = re.compile(r"(\d+)(_GLOBAL__N_|_INTERNAL_)")
@@ -93,22 +113,29 @@ def _sections(cubin: bytes) -> list[_Section]:
     end = max(table + count * entry_size, fields[5] + fields[9] * fields[10])  # of section and program headers
     if end > len(cubin):
         raise IncompleteCubin(f"cut off at {len(cubin)} bytes: its tables would end at {end}")
-    return [_section(cubin, table + index * entry_size) for index in range(count)]
+    rows = [_SECTION.unpack_from(cubin, table + index * entry_size) for index in range(count)]
+    names = rows[fields[13]][4] if fields[13] < count else 0  # where the table of section names begins
+    return [_section(cubin, row, names) for row in rows]
 
 
-def _section(cubin: bytes, at: int) -> _Section:
-    name, kind, _, _, offset, size, link, _, _, _ = _SECTION.unpack_from(cubin, at)
+def _section(cubin: bytes, row: tuple[int, ...], names: int) -> _Section:
+    name, kind, _, _, offset, size, link, _, _, _ = row
     if kind != _NOBITS and offset + size > len(cubin):
         raise IncompleteCubin(f"cut off at {len(cubin)} bytes: a section would end at {offset + size}")
-    return _Section(name, kind, offset, size, link)
+    return _Section(_text(cubin, names + name, len(cubin)) if names else "", kind, offset, size, link)
 
 
-def _symbols(cubin: bytes, table: _Section, strings: _Section) -> list[tuple[str, int, int, int]]:
-    """(name, type, st_other, section index) of each symbol."""
+def _text(cubin: bytes, start: int, end: int) -> str:
+    """The string there, up to its NUL byte or to `end`."""
+    stop = cubin.find(b"\0", start, end)
+    return cubin[start : stop if stop >= 0 else end].decode(errors="replace")
+
+
+def _symbols(cubin: bytes, table: _Section, strings: _Section) -> list[tuple[str, int, int, int, int]]:
+    """(name, type, st_other, section index, bytes) of each symbol."""
     found = []
     for at in range(table.offset, table.offset + table.size - _SYMBOL.size + 1, _SYMBOL.size):
-        name, info, other, index, _, _ = _SYMBOL.unpack_from(cubin, at)
-        start = strings.offset + name
-        end = cubin.find(b"\0", start, strings.offset + strings.size)
-        found.append((cubin[start:end].decode(errors="replace"), info & 15, other, index))
+        name, info, other, index, _, nbytes = _SYMBOL.unpack_from(cubin, at)
+        text = _text(cubin, strings.offset + name, strings.offset + strings.size)
+        found.append((text, info & 15, other, index, nbytes))
     return found

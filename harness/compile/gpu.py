@@ -32,6 +32,7 @@ _PATHS = (
     (re.compile(r"/\S*/include/(?:cccl/)?([^\s():\"]+)"), r"<\1>"),  # a header of the toolkit or of the system
     (re.compile(r"/\S*/tmpxft_\S+?_kernel(?:\.\w+)+"), "kernel.ptx"),
 )
+_RUNTIME_CALL = re.compile(r"(?:__cudaCDP2|cuda)(?=[A-Z])")  # the device-side run time, which no device here has
 _UNSUPPORTED_CALLS = {
     "malloc": "malloc() in device code", "free": "free() in device code",
     "__cudaCDP2LaunchDeviceV2": "launching kernels from device code",
@@ -134,8 +135,9 @@ def _check(code: bytes, log: str) -> None:
         message = f"The compiled kernels have {len(code)} bytes; at most {MAX_CUBIN_BYTES} are allowed."
         raise SubmissionError(Verdict.COMPILE_ERROR, message, log=log)
     for symbol in info.undefined:
-        if symbol in _UNSUPPORTED_CALLS:
-            message = f"{_UNSUPPORTED_CALLS[symbol]} is not supported."
+        if symbol in _UNSUPPORTED_CALLS or _RUNTIME_CALL.match(symbol):
+            what = _UNSUPPORTED_CALLS.get(symbol) or f"{_RUNTIME_CALL.sub('cuda', symbol)}() in device code"
+            message = f"{what} is not supported."
             finding = Finding(FindingKind.UNSUPPORTED, message)
             raise SubmissionError(Verdict.UNSUPPORTED, message, (finding,), log)
 

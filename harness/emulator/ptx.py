@@ -196,9 +196,10 @@ def is_special(name: str) -> bool:
     return bool(_SPECIAL.match(name))
 
 
-def parse(text: str) -> Module:
-    """Parse one PTX module. Raises UnsupportedPtx for a construct it does not know, with its text."""
-    return _Parser(text).module()
+def parse(text: str, lenient: bool = False) -> Module:
+    """Parse one PTX module. Raises UnsupportedPtx for a construct it does not know, with its text; lenient: an operand
+    that it does not know becomes an address of each register and symbol that it names."""
+    return _Parser(text, lenient).module()
 
 
 @lru_cache(maxsize=2)
@@ -284,7 +285,8 @@ _HEADER = re.compile(r"(?:\.(?:extern|visible|weak|common)\s+)*\.(entry|func)\b"
 
 
 class _Parser:
-    def __init__(self, text: str):
+    def __init__(self, text: str, lenient: bool = False):
+        self.lenient = lenient
         self.m = Module()
         for number, path in re.findall(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"', text, re.M):
             self.m.files[_number(number)] = path
@@ -496,7 +498,7 @@ class _Parser:
         if op == "call" or op.startswith("call."):
             self.f.body.append(self._call(op, parts[1] if len(parts) > 1 else "", pred, negated))
             return
-        args = tuple(self._operand(a) for a in split_commas(parts[1])) if len(parts) > 1 else ()
+        args = tuple(o for a in split_commas(parts[1]) for o in self._operands(a)) if len(parts) > 1 else ()
         self.f.body.append(Ins(op, self._with_carry(op.split("."), args), pred, negated, self.loc))
 
     def _with_carry(self, mods: list[str], args: tuple[Operand, ...]) -> tuple[Operand, ...]:
@@ -576,6 +578,16 @@ class _Parser:
         if full not in self.f.reg_types and not is_special(full):
             raise UnsupportedPtx(f"register {name}, which is not declared", self.loc)
         return full
+
+    def _operands(self, text: str) -> list[Operand]:
+        """The operand; where it is unknown and that may be, an address of each name in it."""
+        try:
+            return [self._operand(text)]
+        except UnsupportedPtx:
+            if not self.lenient:
+                raise
+        names = [self._reg_name(name) for name in re.findall(r"%?[A-Za-z_$][\w$]*", text)]
+        return [Addr(Reg(name) if name in self.f.reg_types else Sym(name)) for name in names]
 
     def _operand(self, text: str) -> Operand:
         text = text.strip()

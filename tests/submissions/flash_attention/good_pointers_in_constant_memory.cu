@@ -1,7 +1,6 @@
 #include <cuda_runtime.h>
-struct Params { const float *q, *k, *v; float* o; int bh, n; float scale; int causal; };
+struct Params { const float *q, *k, *v; float* o; unsigned long long* work; int bh, n; float scale; int causal; };
 __constant__ Params P;
-__device__ unsigned long long work;
 template <int D> __device__ __noinline__ void tile(int bh, int r0, float (*ks)[D], float (*vs)[D]) {
   float q[D], o[D];
   const int row = r0 + threadIdx.x; const size_t base = (size_t)bh * P.n * D;
@@ -22,12 +21,12 @@ template <int D> __device__ __noinline__ void tile(int bh, int r0, float (*ks)[D
   }
   if (row < P.n) for (int d = 0; d < D; ++d) P.o[base + (size_t)row * D + d] = o[d] / l;
 }
-__global__ void reset() { work = 0; }
+__global__ void reset() { *P.work = 0; }
 template <int D> __global__ void __launch_bounds__(48) fa() {
   __shared__ float ks[16][D], vs[16][D]; __shared__ unsigned long long item;
   const int tiles = (P.n + 47) / 48; const unsigned long long total = (unsigned long long)tiles * P.bh;
   while (true) {
-    if (threadIdx.x == 0) item = atomicAdd(&work, 1ull);
+    if (threadIdx.x == 0) item = atomicAdd(P.work, 1ull);
     __syncthreads();
     unsigned long long it = item;
     __syncthreads();
@@ -37,8 +36,11 @@ template <int D> __global__ void __launch_bounds__(48) fa() {
   }
 }
 extern "C" void solve(const float* q, const float* k, const float* v, float* out, int batch_heads, int seq_len, int head_dim, float scale, int causal) {
-  Params p = {q, k, v, out, batch_heads, seq_len, scale, causal};
+  unsigned long long* work;
+  cudaMalloc(&work, sizeof *work);
+  Params p = {q, k, v, out, work, batch_heads, seq_len, scale, causal};
   cudaMemcpyToSymbolAsync(P, &p, sizeof p, 0, cudaMemcpyHostToDevice, 0);
   reset<<<1, 1>>>();
   if (head_dim == 64) fa<64><<<7, 48>>>(); else fa<128><<<7, 48>>>();
+  cudaFree(work);
 }

@@ -22,7 +22,7 @@
 namespace {
 
 __constant__ float minus_infinity;
-__device__ unsigned int finished_rows;
+__device__ float empty_row;
 
 struct State {
   float m = -FLT_MAX, sum = 0.f;
@@ -49,8 +49,8 @@ __device__ __noinline__ State scan(const float* m, const float* l, int num_split
 
 template <int THREADS, typename Index>
 __global__ void merge(const float* __restrict__ partial_out, const float* __restrict__ m,
-                      const float* __restrict__ l, float* __restrict__ out, float* __restrict__ lse, Index num_splits,
-                      Index rows, Index head_dim) {
+                      const float* __restrict__ l, float* __restrict__ out, float* __restrict__ lse,
+                      unsigned int* finished_rows, Index num_splits, Index rows, Index head_dim) {
   // A grid-stride loop over rows, a block for each.
   for (Index row = blockIdx.x; row < rows; row += gridDim.x) {
     const State state = scan(m, l, num_splits, rows, row);
@@ -59,7 +59,7 @@ __global__ void merge(const float* __restrict__ partial_out, const float* __rest
       return sum > 0.f ? sum * expf(m[s * rows + row] - state.m) / state.sum : 0.f;
     };
     for (Index d = threadIdx.x; d < head_dim; d += THREADS) {
-      float acc = 0.f;
+      float acc = empty_row;
       for (Index s = 0; s < num_splits; ++s) {
         const float w = weight(s);
         if (w != 0.f) acc = fmaf(w, __ldg(&partial_out[((size_t)s * rows + row) * head_dim + d]), acc);
@@ -68,7 +68,7 @@ __global__ void merge(const float* __restrict__ partial_out, const float* __rest
     }
     if (threadIdx.x == 0) {
       lse[row] = state.sum > 0.f ? state.m + logf(state.sum) : minus_infinity;
-      atomicAdd(&finished_rows, 1u);
+      atomicAdd(finished_rows, 1u);
     }
   }
 }
@@ -85,9 +85,12 @@ extern "C" void solve(const float* partial_out, const float* m, const float* l, 
   CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
 
   const float infinity = -INFINITY;
-  const unsigned int zero = 0;
+  const float zero = 0.f;
   CHECK(cudaMemcpyToSymbol(minus_infinity, &infinity, sizeof(float)));
-  CHECK(cudaMemcpyToSymbol(finished_rows, &zero, sizeof(unsigned int)));
+  CHECK(cudaMemcpyToSymbol(empty_row, &zero, sizeof(float)));
+  unsigned int* finished_rows = nullptr;
+  CHECK(cudaMalloc(&finished_rows, sizeof(unsigned int)));
+  CHECK(cudaMemset(finished_rows, 0, sizeof(unsigned int)));
 
   cudaStream_t stream;
   cudaEvent_t start, stop;
@@ -100,9 +103,10 @@ extern "C" void solve(const float* partial_out, const float* m, const float* l, 
   const int blocks = std::max(1, std::min(rows, std::min(multiprocessors, properties.multiProcessorCount)));
   const bool tiny = ceil_div(head_dim, 64) == 1;
   if (tiny)
-    merge<64, int><<<blocks, 64, 0, stream>>>(partial_out, m, l, out, lse, num_splits, rows, head_dim);
+    merge<64, int><<<blocks, 64, 0, stream>>>(partial_out, m, l, out, lse, finished_rows, num_splits, rows, head_dim);
   else
-    merge<128, int64_t><<<blocks, 128, 0, stream>>>(partial_out, m, l, out, lse, num_splits, rows, head_dim);
+    merge<128, int64_t><<<blocks, 128, 0, stream>>>(partial_out, m, l, out, lse, finished_rows, num_splits, rows,
+                                                    head_dim);
   CHECK(cudaGetLastError());
 
   CHECK(cudaEventRecord(stop, stream));
@@ -110,5 +114,6 @@ extern "C" void solve(const float* partial_out, const float* m, const float* l, 
   CHECK(cudaEventDestroy(start));
   CHECK(cudaEventDestroy(stop));
   CHECK(cudaStreamDestroy(stream));
+  CHECK(cudaFree(finished_rows));
   CHECK(cudaDeviceSynchronize());
 }
