@@ -94,7 +94,7 @@ def test_the_command_names_the_script_as_it_was_called() -> None:
     assert done.stdout == f"{sys.executable} ../judge.py p my.cu --cases=-x\n"
 
 
-@pytest.mark.parametrize("place", ["make_inputs(case, rng):", "cost(inputs):", ""])
+@pytest.mark.parametrize("place", ["make_inputs(case, rng):", "cost(case):", ""])
 def test_what_a_reference_prints_stays_out_of_the_json(doubling: Problem, tmp_path: Path, place: str) -> None:
     directory = tmp_path / "doubling"
     shutil.copytree(doubling.directory, directory)
