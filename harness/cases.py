@@ -221,7 +221,7 @@ def _honest(
     def honest() -> list[dict[str, np.ndarray]]:
         return list(reference.honest(dict(inputs)))
 
-    models = call("honest", honest)
+    models: list[dict[str, np.ndarray]] = call("honest", honest)
     for model in models:
         _check_outputs(call, arguments, model, np.float32, "honest")
     return models

@@ -1,7 +1,8 @@
 """Random pieces of a Disguise (harness/disguise.py), which the `disguise` functions of reference.py files put together.
 
-Factors must multiply every value of a tensor's type without rounding. Four bytes have exponents to spare; two bytes
-(float16) lose bits of small values when halved; one byte (e4m3, largest value 448) has no room either way.
+Factors must multiply every value of a tensor's type without rounding. Types of four bytes have exponents to spare. In
+shorter ones small values would lose bits when halved, and the large rubbish of unused places would overflow when
+doubled (float16, e4m3), so that there only signs change.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from typing import Any
 import numpy as np
 
 _SIGNS = np.array([-1, 1], np.float32)
-_PAIRED: dict[int, list[float]] = {1: [1], 2: [1]}  # by bytes of an element; one side gets the inverse
-_UPWARD: dict[int, list[float]] = {1: [1], 2: [1, 2]}
-_WIDE = [0.5, 1, 2]
+_POWERS = np.array([0.5, 1, 2], np.float32)
+_ROOMY = 4  # bytes
 
 
 def permutation(size: int, rng: np.random.Generator) -> np.ndarray:
@@ -38,16 +38,12 @@ def inverse(order: np.ndarray) -> np.ndarray:
 
 
 def factors(size: int, dtype: np.dtype[Any], rng: np.random.Generator) -> np.ndarray:
-    """float32 [size], signs and powers of two for a tensor whose output changes alike."""
-    return _drawn(size, _UPWARD.get(dtype.itemsize, _WIDE), rng)
+    """float32 [size]: factors for a tensor of that type, signs and where there is room powers of two."""
+    signs = rng.choice(_SIGNS, size)
+    return np.asarray(signs * rng.choice(_POWERS, size) if dtype.itemsize >= _ROOMY else signs)
 
 
 def paired(size: int, dtype: np.dtype[Any], rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Factors for one tensor, and their inverses for the other that it is multiplied with."""
-    drawn = _drawn(size, _PAIRED.get(dtype.itemsize, _WIDE), rng)
+    drawn = factors(size, dtype, rng)
     return drawn, 1 / drawn
-
-
-def _drawn(size: int, powers: list[float], rng: np.random.Generator) -> np.ndarray:
-    drawn = rng.choice(_SIGNS, size) * rng.choice(np.array(powers, np.float32), size)
-    return np.asarray(drawn, np.float32)

@@ -59,7 +59,8 @@ def expected(inputs: dict[str, Any]) -> dict[str, np.ndarray]:
     def fill(task: tuple[int, slice]) -> None:
         head, rows = task
         keys = slice(rows.stop if inputs["causal"] else length)
-        q, k, v = (inputs[name][head, part].astype(np.float64) for name, part in (("q", rows), ("k", keys), ("v", keys)))
+        parts = {"q": rows, "k": keys, "v": keys}
+        q, k, v = (inputs[name][head, part].astype(np.float64) for name, part in parts.items())
         out[head, rows] = _attention(q, k, v, inputs["scale"], rows.start if inputs["causal"] else None)
 
     rows_at_once = max(1, _SCORES_AT_ONCE // length)

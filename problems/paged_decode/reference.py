@@ -168,7 +168,7 @@ def cost(case: dict[str, Any]) -> dict[str, int]:
 
 def disguise(inputs: dict[str, Any], rng: np.random.Generator) -> Disguise:
     """Pages elsewhere and in another order; sequences of one length, KV heads with their query heads, and query heads
-    of a group in another order; channels as in prefill. The order of unequal sequences stays: it may change the time."""
+    of a group in another order; channels as in prefill. Unequal sequences stay in order, which may change the time."""
     head_dim, lens = inputs["head_dim"], inputs["context_lens"]
     seqs = symmetries.within_equal(lens, rng)
     pages, kv_heads, score_channels, channels = (
