@@ -14,6 +14,7 @@ from harness.compile.build import compile_submission
 from harness.devices.base import Program, RunLimits
 from harness.devices.cpu import EmulatorDevice
 from harness.problem import CaseSpec
+from harness.report.benchmark_table import benchmark_lines
 
 SOLUTIONS = Path(__file__).resolve().parents[1] / "solutions"
 IDS = ("flash_attention", "paged_decode", "split_k_merge")
@@ -103,3 +104,14 @@ def test_a_solution_touches_what_the_cost_says(problem_id: str, name: str, beyon
         assert not result.findings and result.traffic is not None
         touched = {t.tensor: t.read.distinct_bytes + t.write.distinct_bytes for t in result.traffic.tensors}
         assert sum(touched.values()) == case.cost.bytes + sum(beyond(case).values()), (case.name, touched)
+
+
+def test_show_tells_the_speed_of_light_on_a_card() -> None:
+    """Of one case by hand: 16 heads of 16384, 128 wide, take 4 * 16 * 16384^2 * 128 operations."""
+    lines = benchmark_lines(problem.load("flash_attention"), cards.get("H100"))
+    place = next(i for i, line in enumerate(lines) if line.startswith("heads_16_seq_16384_d128 "))
+    assert lines[place].split() == ["heads_16_seq_16384_d128", "compute", "537", "MB", "2.20", "T", "4096", "32.9", "ms", "arithmetic"]
+    assert lines[place + 1] == "  batch_heads 16, seq_len 16384, head_dim 128, causal 0"
+    decode = benchmark_lines(problem.load("paged_decode"), cards.get("L4"))
+    one = next(line for line in decode if line.startswith("seqs_1_len_131072 "))
+    assert "3.58 ms  memory" in one
