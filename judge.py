@@ -221,14 +221,16 @@ def _list(arguments: list[str]) -> int:
 
 
 def _show(arguments: list[str]) -> int:
-    parser = commandline.command_parser("show", "A problem's statement, signature and cases.")
+    parser = commandline.command_parser("show", "A problem's statement, signature, cases and benchmarks.")
     parser.add_argument("problem", type=commandline.name)
+    parser.add_argument("--card", default="H200", help="the GPU whose speed of light is shown (H200)")
     parsed = parser.parse(arguments)
+    from harness import cards
     from harness.report import catalogue
 
-    problem = _load_problem(parsed.problem)
+    problem, card = _load_problem(parsed.problem), cards.get(parsed.card)
     with streams.printing():
-        catalogue.print_problem(problem)
+        catalogue.print_problem(problem, card)
     return 0
 
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from harness import check
+from harness import check, disguise_rules
 from harness.check import ErrorLimits
 from harness.devices.base import Argument
+from harness.disguise import Disguise
 from harness.errors import UsageError
 from harness.expressions import ExpressionError, evaluate
 from harness.problem import CaseSpec, Problem
@@ -76,8 +77,16 @@ def build(problem: Problem, selection: str | None, seed: int) -> Iterator[Case]:
     return (build_one(problem, reference, spec, seed) for spec in specs)
 
 
-def build_one(problem: Problem, reference: ModuleType, spec: CaseSpec, seed: int) -> Case:
-    """One case. Raises ProblemError where the reference fails or does not keep to the signature."""
+def cost(problem: Problem, reference: ModuleType, spec: CaseSpec) -> Cost:
+    """The least work of a case, from its parameters alone. Raises ProblemError."""
+    call = Caller(problem, spec)
+    return _cost(call, call("cost", reference.cost, dict(spec.parameters)))
+
+
+def build_one(problem: Problem, reference: ModuleType, spec: CaseSpec, seed: int, honest: bool = True) -> Case:
+    """One case. Without `honest` its limits are the floors of harness/check.py, which suits data of N(0, 1) alone and
+    saves the time of the honest models. Raises ProblemError where the reference fails or does not keep to the
+    signature."""
     call = Caller(problem, spec)
     inputs = call("make_inputs", reference.make_inputs, dict(spec.parameters), _generator(problem, spec, seed))
     arguments = _arguments(call, problem, inputs, spec)
@@ -88,10 +97,40 @@ def build_one(problem: Problem, reference: ModuleType, spec: CaseSpec, seed: int
         parameters=spec.parameters,
         arguments=arguments,
         expected=expected,
-        limits=_limits(call, problem, reference, inputs, arguments, expected),
+        limits=_limits(call, problem, _honest(call, reference, inputs, arguments) if honest else [], expected),
         axes={tensor.name: tensor.shape for tensor in problem.outputs},
-        cost=_cost(call, call("cost", reference.cost, dict(inputs))),
+        cost=cost(problem, reference, spec),
     )
+
+
+def draw_disguise(
+    problem: Problem, reference: ModuleType, inputs: Mapping[str, Any], rng: np.random.Generator
+) -> Disguise:
+    """Changes of a built case whose effect on the answer is known (harness/disguise.py), for `inputs` by name as
+    make_inputs() gives them; none where the reference has no `disguise`. Raises ProblemError."""
+    function = getattr(reference, "disguise", None)
+    if function is None:
+        return Disguise()
+    call = Caller(problem)
+    drawn = call("disguise", function, dict(inputs), rng)
+    message = disguise_rules.complaint(drawn, _forms(call, problem, inputs))
+    if message:
+        raise call.error("disguise", message)
+    return drawn if isinstance(drawn, Disguise) else Disguise(**drawn)
+
+
+def _forms(call: Caller, problem: Problem, inputs: Mapping[str, Any]) -> dict[str, disguise_rules.Form]:
+    """Every tensor's form; sizes that only the case's parameters say are read off the inputs."""
+    sizes = {name: value for name, value in inputs.items() if isinstance(value, int)}
+    for tensor in problem.tensors:
+        if tensor.name in inputs:
+            sizes |= zip(tensor.shape, inputs[tensor.name].shape, strict=True)
+    return {
+        tensor.name: disguise_rules.Form(
+            _shape(call, tensor, sizes), np.dtype(NUMPY_TYPES[ctype(tensor)]), tensor.role == "in"
+        )
+        for tensor in problem.tensors
+    }
 
 
 def _generator(problem: Problem, spec: CaseSpec, seed: int) -> np.random.Generator:
@@ -176,23 +215,24 @@ def _cost(call: Caller, cost: object) -> Cost:
     return Cost(cost["bytes"], cost["flops"])
 
 
-def _limits(
-    call: Caller,
-    problem: Problem,
-    reference: ModuleType,
-    inputs: Inputs,
-    arguments: list[Argument],
-    expected: dict[str, np.ndarray],
-) -> dict[str, ErrorLimits]:
+def _honest(
+    call: Caller, reference: ModuleType, inputs: Inputs, arguments: list[Argument]
+) -> list[dict[str, np.ndarray]]:
     def honest() -> list[dict[str, np.ndarray]]:
         return list(reference.honest(dict(inputs)))
 
+    models: list[dict[str, np.ndarray]] = call("honest", honest)
+    for model in models:
+        _check_outputs(call, arguments, model, np.float32, "honest")
+    return models
+
+
+def _limits(
+    call: Caller, problem: Problem, models: list[dict[str, np.ndarray]], expected: dict[str, np.ndarray]
+) -> dict[str, ErrorLimits]:
     for tensor in problem.outputs:
         if tensor.check == "rows" and not np.isfinite(expected[tensor.name]).all():
             raise call.error("expected", f"{tensor.name} is not finite, which `check: rows` cannot compare")
-    models = call("honest", honest)
-    for model in models:
-        _check_outputs(call, arguments, model, np.float32, "honest")
     return {
         tensor.name: check.limits_for(tensor.check, expected[tensor.name], [model[tensor.name] for model in models])
         for tensor in problem.outputs

@@ -94,6 +94,11 @@ class Section:
         self.value(key)
         return Section(self.file, self._nodes[key], self._place(key))
 
+    def section_if_there(self, key: str) -> Section | None:
+        """The mapping under a key, or None where the key is absent."""
+        self._known.append(key)
+        return self.section(key) if key in self else None
+
     def sections(self, key: str) -> list[Section]:
         """The list of mappings under a key."""
         self.take(key, list)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
 from harness.document import Section
 
-KINDS = ("int", "float", "str", "ints")  # ints: a list of whole numbers
+KINDS = ("int", "float", "str", "ints")  # ints: a list of whole numbers; [number, count] stands for as many of it
+_LONGEST_LIST = 5  # runs that are shown one by one
 _TYPES: dict[str, type] = {"int": int, "float": float, "str": str, "ints": list}
 
 
@@ -26,6 +28,8 @@ class CaseParameter:
         """This parameter's value in one case. Raises ProblemError."""
         kind = _TYPES[self.kind]
         value: object = case.take(self.name, kind) if self.default is None else case.take(self.name, kind, self.default)
+        if self.kind == "ints":
+            value = _spelled_out(value)
         message = self.complaint(value)
         if message:
             raise case.error(message, self.name)
@@ -35,12 +39,31 @@ class CaseParameter:
         """What is wrong with a value of the right type; empty when nothing is."""
         items: list[Any] = value if isinstance(value, list) else [value]
         if self.kind == "ints" and not (items and all(type(item) is int for item in items)):
-            return f"must be a list of at least one whole number, found {value!r}"
+            return f"must be a list of at least one whole number or [number, count], found {value!r}"
         if self.choices and value not in self.choices:
             return f"found {value!r}, allowed: {', '.join(map(str, self.choices))}"
         if self.low is not None and not all(item >= self.low for item in items):
             return f"found {value!r}, must be at least {self.low:g}"
         return ""
+
+
+def in_short(value: object) -> str:
+    """A value as a table shows it: "0.5", "31 x 4096 + 65536"; a long list by its bounds: "33 (1001 to 2999)"."""
+    if not isinstance(value, list):
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    runs = [(item, len(list(same))) for item, same in itertools.groupby(value)]
+    if len(runs) > _LONGEST_LIST:
+        return f"{len(value)} ({min(value)} to {max(value)})"
+    return " + ".join(f"{count} x {item}" if count > 1 else f"{item}" for item, count in runs)
+
+
+def _spelled_out(value: Any) -> list[Any]:
+    """Pairs written out; what is no pair of numbers stays for `complaint`."""
+    items: list[Any] = []
+    for item in value:
+        pair = isinstance(item, list) and len(item) == 2 and all(type(number) is int for number in item)
+        items += [item[0]] * item[1] if pair and item[1] > 0 else [item]
+    return items
 
 
 def read_case_parameter(name: str, section: Section) -> CaseParameter:

@@ -2,28 +2,32 @@
 
 problem.yaml    the data below; strict: an unknown key or a wrong type is a ProblemError
 statement.md    the task, for the learner
-reference.py    make_inputs, expected, honest, cost (see harness/cases.py); trusted code, loaded on demand
+reference.py    make_inputs, expected, honest, cost, and disguise where there is one (see harness/cases.py); trusted
+                code, loaded on demand
 starter.cu      compiles and runs, and is not accepted
 """
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
+import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import document
 from harness.document import Section
 from harness.errors import ProblemError, UsageError
 from harness.expressions import ExpressionError, evaluate, names_in
-from harness.parameters import CaseParameter, read_case_parameter
+from harness.parameters import CaseParameter, in_short, read_case_parameter
 from harness.signature import DTYPES, Parameter, Scalar, Tensor, declare, read_signature
 
 ROOT = Path(__file__).resolve().parent.parent / "problems"
 FILES = ("problem.yaml", "reference.py", "statement.md", "starter.cu")
 DIFFICULTIES = ("easy", "medium", "hard")
+BENCHMARK_KINDS = ("bandwidth", "compute", "latency")  # what a benchmark is about
 _ID = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
@@ -33,6 +37,15 @@ class CaseSpec:
 
     name: str
     parameters: Mapping[str, object]
+    kind: str = ""  # of a benchmark: one of BENCHMARK_KINDS; "" for a test
+    modelled: CaseSpec | None = None  # what the emulator runs in a benchmark's place; None: the benchmark itself
+
+    @property
+    def modelled_differs(self) -> str:
+        """How `modelled` differs, "repeat 2 of 64, num_blocks 600 of 16448"; "" where it does not."""
+        small = self.modelled.parameters if self.modelled else self.parameters
+        changed = [name for name in self.parameters if small[name] != self.parameters[name]]
+        return ", ".join(f"{name} {in_short(small[name])} of {in_short(self.parameters[name])}" for name in changed)
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,13 @@ class ProblemLimits:
 
     seconds: float
     memory_mib: int  # all tensors of a case together
+
+
+@dataclass(frozen=True)
+class ProblemPolicy:
+    """What compiled code may hold beyond what every problem allows."""
+
+    device_state_bytes: int = 0  # of writable __device__ variables
 
 
 @dataclass(frozen=True)
@@ -60,6 +80,8 @@ class Problem:
     statement: str
     starter: str
     directory: Path
+    tiers: Mapping[str, float] = field(default_factory=dict)  # name -> least overall score, ascending
+    policy: ProblemPolicy = ProblemPolicy()
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -128,6 +150,8 @@ def load_directory(directory: Path) -> Problem:
         statement=document.read_text(directory / "statement.md"),
         starter=document.read_text(directory / "starter.cu"),
         directory=directory,
+        tiers=_read_tiers(top),
+        policy=_read_policy(top),
     )
     top.finish()
     top.unique("tests", [case.name for case in problem.tests + problem.benchmarks])
@@ -156,6 +180,28 @@ def _read_limits(section: Section) -> ProblemLimits:
     return limits
 
 
+def _read_tiers(top: Section) -> dict[str, float]:
+    section = top.section_if_there("tiers")
+    if section is None:
+        return {}
+    tiers = {name: section.take(name, float) for name in section.names()}
+    least = [0.0, *tiers.values()]
+    if not tiers or any(low >= high for low, high in itertools.pairwise(least)) or least[-1] > 100:
+        raise top.error(f"found {tiers}; must name scores above 0, up to 100, the least first", "tiers")
+    return tiers
+
+
+def _read_policy(top: Section) -> ProblemPolicy:
+    section = top.section_if_there("policy")
+    if section is None:
+        return ProblemPolicy()
+    policy = ProblemPolicy(section.take("device_state_bytes", int, 0))
+    section.finish()
+    if policy.device_state_bytes < 0:
+        raise section.error("must be at least 0", "device_state_bytes")
+    return policy
+
+
 def _read_case_parameters(top: Section) -> Iterator[CaseParameter]:
     section = top.section("case_parameters")
     for name in section.names():
@@ -180,7 +226,30 @@ def _read_cases(
     sections = top.sections(key)
     if not sections and key == "tests":
         raise top.error("a problem has at least one test", key)
-    return tuple(_read_case(section, signature, parameters) for section in sections)
+    read = _read_benchmark if key == "benchmarks" else _read_case
+    return tuple(read(section, signature, parameters) for section in sections)
+
+
+def _read_benchmark(
+    section: Section, signature: tuple[Parameter, ...], parameters: tuple[CaseParameter, ...]
+) -> CaseSpec:
+    kind = section.choice("kind", BENCHMARK_KINDS, BENCHMARK_KINDS[0])
+    changes = section.section_if_there("modelled")
+    case = dataclasses.replace(_read_case(section, signature, parameters), kind=kind)
+    if changes is None:
+        return case
+    return dataclasses.replace(case, modelled=_read_modelled(changes, case, signature, parameters))
+
+
+def _read_modelled(
+    section: Section, case: CaseSpec, signature: tuple[Parameter, ...], parameters: tuple[CaseParameter, ...]
+) -> CaseSpec:
+    """The benchmark with some of its parameters changed."""
+    given = [p for p in parameters if section.value(p.name, None) is not None]
+    section.finish()
+    modelled = CaseSpec(case.name, {**case.parameters, **{p.name: p.read(section) for p in given}})
+    _check_shapes(section, signature, modelled)
+    return modelled
 
 
 def _read_case(section: Section, signature: tuple[Parameter, ...], parameters: tuple[CaseParameter, ...]) -> CaseSpec:
@@ -189,9 +258,13 @@ def _read_case(section: Section, signature: tuple[Parameter, ...], parameters: t
         raise section.error(f"found {name!r}; must be of small letters, digits and _, and start with a letter", "name")
     case = CaseSpec(name, {p.name: p.read(section) for p in parameters})
     section.finish()
+    _check_shapes(section, signature, case)
+    return case
+
+
+def _check_shapes(section: Section, signature: tuple[Parameter, ...], case: CaseSpec) -> None:
     for tensor in (p for p in signature if isinstance(p, Tensor)):
         _check_dimensions(section, tensor, case)
-    return case
 
 
 def _check_dimensions(section: Section, tensor: Tensor, case: CaseSpec) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from harness.errors import ProblemError
 from harness.problem import CaseSpec, Problem
 
-FUNCTIONS = ("make_inputs", "expected", "honest", "cost")
+FUNCTIONS = ("make_inputs", "expected", "honest", "cost")  # and, optional, "disguise"
 
 
 def load_reference(problem: Problem) -> ModuleType:
@@ -42,15 +42,15 @@ def load_reference(problem: Problem) -> ModuleType:
 
 @dataclass(frozen=True)
 class Caller:
-    """Calls the functions of one problem's reference for one case."""
+    """Calls the functions of one problem's reference, for one case where it is known which."""
 
     problem: Problem
-    spec: CaseSpec
+    spec: CaseSpec | None = None
 
     def error(self, function: str, message: str) -> ProblemError:
         """For what a function returned."""
         file = self.problem.directory / "reference.py"
-        return ProblemError(f"{file}: {function}() on case {self.spec.name}: {message}")
+        return ProblemError(f"{file}: {self._call(function)}: {message}")
 
     def __call__(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -59,7 +59,10 @@ class Caller:
             if _interrupts(error):
                 raise
             where = _place(self.problem.directory / "reference.py", error)
-            raise ProblemError(f"{where}: {name}() on case {self.spec.name}: {_in_words(error)}") from error
+            raise ProblemError(f"{where}: {self._call(name)}: {_in_words(error)}") from error
+
+    def _call(self, function: str) -> str:
+        return f"{function}() on case {self.spec.name}" if self.spec else f"{function}()"
 
 
 def _interrupts(error: BaseException) -> bool:

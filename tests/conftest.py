@@ -53,8 +53,8 @@ def honest(inputs):
     yield {"out": 2 * inputs["x"]}
 
 
-def cost(inputs):
-    return {"bytes": 8 * inputs["x"].size, "flops": inputs["x"].size}
+def cost(case):
+    return {"bytes": 32 * case["n"], "flops": 4 * case["n"]}
 """
 
 

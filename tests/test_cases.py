@@ -138,7 +138,7 @@ def expected(inputs):
     return {"out": inputs["x"].astype(np.float64)}
 def honest(inputs):
     yield {"out": inputs["x"]}
-def cost(inputs):
+def cost(case):
     return {"bytes": 1, "flops": 1}
 """
 

@@ -94,7 +94,7 @@ def test_the_command_names_the_script_as_it_was_called() -> None:
     assert done.stdout == f"{sys.executable} ../judge.py p my.cu --cases=-x\n"
 
 
-@pytest.mark.parametrize("place", ["make_inputs(case, rng):", "cost(inputs):", ""])
+@pytest.mark.parametrize("place", ["make_inputs(case, rng):", "cost(case):", ""])
 def test_what_a_reference_prints_stays_out_of_the_json(doubling: Problem, tmp_path: Path, place: str) -> None:
     directory = tmp_path / "doubling"
     shutil.copytree(doubling.directory, directory)
@@ -200,6 +200,9 @@ def test_list_and_show() -> None:
     assert all(name in listed for name in ("flash_attention", "paged_decode", "split_k_merge"))
     shown = _run("show", "split_k_merge").stdout
     assert 'extern "C" void solve(const float* partial_out' in shown and "one_split" in shown
+    assert "(NVIDIA H200, data sheet: 4.80 TB/s, 66.9 TFLOP/s in float32)" in shown
+    assert "\nrows_65536_splits_32        bandwidth  1.12 GB   537 M        0.48          234 us  memory\n" in shown
+    assert "\n  num_splits 8, rows 131072, head_dim 128, empty 0.4\n" in shown and "pass from 38, strong from" in shown
 
 
 def test_start_writes_the_starter_and_never_overwrites(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import problem
+from harness import cases, problem
 from harness.errors import ProblemError, UsageError
 from harness.expressions import ExpressionError, evaluate, names_in
+from harness.parameters import in_short
 
 DECLARATIONS = {
     "flash_attention": 'extern "C" void solve(const float* q, const float* k, const float* v, float* out, '
@@ -39,6 +40,15 @@ tests:
 benchmarks: []
 limits: {seconds: 1, memory_mib: 16}
 """
+MORE = (
+    GOOD.replace("benchmarks: []\n", """\
+benchmarks:
+  - {name: big, n: 100, sizes: [7, [4, 3], 9], kind: latency, modelled: {n: 3, sizes: [4, 9]}}
+  - {name: other, n: 50, data: wide}
+tiers: {pass: 40, strong: 70.5}
+policy: {device_state_bytes: 64}
+""").replace("case_parameters:\n", "case_parameters:\n  sizes: {type: ints, min: 1, default: [1]}\n")
+)  # fmt: skip
 
 
 def _write(root: Path, yaml: str | bytes) -> Path:
@@ -130,6 +140,76 @@ def test_a_broken_file_is_explained(tmp_path: Path, old: str, new: str, message:
     with pytest.raises(ProblemError, match=message) as caught:
         problem.load(directory)
     assert str(directory / "problem.yaml") in str(caught.value)
+
+
+def test_benchmarks_tiers_and_policy(tmp_path: Path) -> None:
+    loaded = problem.load(_write(tmp_path, MORE))
+    big, other = loaded.benchmarks
+    assert (big.kind, other.kind, loaded.tests[0].kind) == ("latency", "bandwidth", "")
+    assert big.parameters == {"n": 100, "sizes": [7, 4, 4, 4, 9], "data": "plain"}
+    assert big.modelled is not None and big.modelled.name == "big"
+    assert big.modelled.parameters == {"n": 3, "sizes": [4, 9], "data": "plain"}
+    assert big.modelled_differs == "sizes 4 + 9 of 7 + 3 x 4 + 9, n 3 of 100"
+    assert other.modelled is None and other.modelled_differs == ""
+    assert list(loaded.tiers.items()) == [("pass", 40.0), ("strong", 70.5)]
+    assert loaded.policy.device_state_bytes == 64
+
+
+def test_without_them_there_are_no_tiers_and_no_device_state(tmp_path: Path) -> None:
+    loaded = problem.load(_write(tmp_path, GOOD))
+    assert loaded.tiers == {} and loaded.policy.device_state_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("kind: latency", "kind: speed", r"benchmarks\[0\]\.kind: found 'speed', allowed: bandwidth, compute, latency"),
+        ("{name: one, n: 1}", "{name: one, n: 1, kind: latency}", r"tests\[0\]\.kind: unknown key"),
+        ("modelled: {n: 3,", "modelled: {m: 3,", r"benchmarks\[0\]\.modelled\.m: unknown key; allowed: sizes, n, data"),
+        ("modelled: {n: 3,", "modelled: {n: 0,", r"modelled: dimension 'n' of x is 0"),
+        ("modelled: {n: 3,", "modelled: {n: x,", r"modelled\.n: must be a whole number"),
+        ("[4, 3], 9]", "[4, 0], 9]", r"sizes: must be a list of at least one whole number or \[number, count\]"),
+        ("[4, 3], 9]", "[4, 3, 2], 9]", r"sizes: must be a list of at least one whole number"),
+        ("[4, 3], 9]", "[0, 3], 9]", r"sizes: found .*, must be at least 1"),
+        ("strong: 70.5", "strong: 30", r"tiers: .*must name scores above 0, up to 100, the least first"),
+        ("strong: 70.5", "strong: 101", r"tiers: "),
+        ("pass: 40", "pass: 0", r"tiers: "),
+        ("{pass: 40, strong: 70.5}", "{}", r"tiers: "),
+        ("strong: 70.5", "strong: high", r"tiers\.strong: must be a number, found 'high'"),
+        ("device_state_bytes: 64", "device_state_bytes: -1", r"policy\.device_state_bytes: must be at least 0"),
+        ("device_state_bytes: 64", "state: 64", r"policy\.state: unknown key; allowed: device_state_bytes"),
+    ],
+)  # fmt: skip
+def test_a_broken_benchmark_is_explained(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert MORE.count(old) == 1
+    with pytest.raises(ProblemError, match=message):
+        problem.load(_write(tmp_path, MORE.replace(old, new)))
+
+
+@pytest.mark.parametrize("problem_id", sorted(DECLARATIONS))
+def test_bandwidths_are_measured_beyond_the_caches(problem_id: str) -> None:
+    """Of several times the largest L2, but for what latency is about; and each benchmark has its model in the emulator,
+    small enough for it."""
+    loaded = problem.load(problem_id)
+    reference = cases.load_reference(loaded)
+    assert 8 <= len(loaded.benchmarks) <= 10 and len(loaded.tiers) == 3
+    assert "latency" in {spec.kind for spec in loaded.benchmarks}
+    for spec in loaded.benchmarks:
+        cost = cases.cost(loaded, reference, spec)
+        modelled = cases.cost(loaded, reference, spec.modelled or spec)
+        assert (cost.bytes > 200e6) if spec.kind == "bandwidth" else (cost.flops > 60e9) == (spec.kind == "compute")
+        assert modelled.bytes < 100e6 and modelled.flops < 1e10 and (spec.modelled is None or modelled != cost)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3, "3"), (0.5, "0.5"), ("wide", "wide"), ([4096], "4096"), ([1, 17, 17], "1 + 2 x 17"),
+        (list(range(1, 66, 2)), "33 (1 to 65)"),
+    ],
+)  # fmt: skip
+def test_values_in_short(value: object, text: str) -> None:
+    assert in_short(value) == text
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,28 @@ def test_limits_stay_near_the_floor(built: tuple[ModuleType, dict[int, list[case
                 assert np.all(np.array(limits.abc) <= 4 * np.array(check.FLOORS)), case.name
 
 
+@pytest.mark.parametrize("problem_id", IDS)
+def test_honest_kernels_are_far_from_the_limits_of_benchmarks(problem_id: str) -> None:
+    """Whose limits are the floors alone: honest models of that size would take longer than the benchmark."""
+    p = problem.load(problem_id)
+    reference = cases.load_reference(p)
+    for spec in p.benchmarks:
+        case = cases.build_one(p, reference, spec.modelled or spec, 1, honest=False)
+        checked = {tensor.name: case.limits[tensor.name] for tensor in p.outputs}
+        assert all(limits.abc in (check.FLOORS, (1.0, 0.0, 0.0)) for limits in checked.values())
+        for model in reference.honest(_inputs(case)):
+            for name, limits in checked.items():
+                assert check.measure(model[name], case.expected[name], limits).ratio < 0.5, (spec.name, name)
+
+
+@pytest.mark.parametrize("problem_id", IDS)
+def test_benchmarks_are_of_data_for_which_that_holds(problem_id: str) -> None:
+    p = problem.load(problem_id)
+    plain = {"data": "normal", "value_scale": 1.0, "scale": 0.0, "spread": 3.0, "center": 0.0, "l_decades": 2.0}
+    for spec in (*p.benchmarks, *(s.modelled for s in p.benchmarks if s.modelled)):
+        assert {name: value for name, value in spec.parameters.items() if name in plain and plain[name] != value} == {}
+
+
 # A second float64 reference, by tiles, written apart from the first.
 
 

@@ -1,4 +1,4 @@
-"""Problems for a person at a terminal: the list, and one problem with its statement."""
+"""Problems for a person at a terminal: the list, and one problem with its statement and its benchmarks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
+from harness.cards import Card
 from harness.problem import Problem
+from harness.report.benchmark_table import basis, benchmark_lines
 from harness.report.console import Console
 from harness.report.excerpt import printable
 
@@ -22,8 +24,10 @@ def print_problems(problems: Sequence[Problem]) -> None:
     Console().print(table)
 
 
-def print_problem(problem: Problem) -> None:
-    """Statement (rendered on a terminal, as written elsewhere), signature, cases."""
+def print_problem(problem: Problem, card: Card) -> None:
+    """Statement (rendered on a terminal, as written elsewhere), signature, cases, and what benchmarks take at least on
+    a card. Raises ProblemError where the reference does not tell their cost."""
+    lines = benchmark_lines(problem, card)
     console = Console()
     if console.is_terminal:
         from rich.markdown import Markdown
@@ -34,7 +38,11 @@ def print_problem(problem: Problem) -> None:
     _plain(console, f"\n{problem.declaration()}\n")
     _plain(console, f"tests: {', '.join(case.name for case in problem.tests)}")
     if problem.benchmarks:
-        _plain(console, f"benchmarks: {', '.join(case.name for case in problem.benchmarks)}")
+        _plain(console, f"\nbenchmarks: the fewest bytes and operations, and their time on this card ({basis(card)})\n")
+        _plain(console, "\n".join(lines))
+    if problem.tiers:
+        tiers = ", ".join(f"{name} from {least:g}" for name, least in problem.tiers.items())
+        _plain(console, f"\nscore: 100 x speed of light / time, geometric mean over the benchmarks; {tiers}")
 
 
 def _plain(console: Console, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Split-K merge: inputs, the float64 answer, honest float32 kernels, and the least work.
+"""Split-K merge: inputs, the float64 answer, honest float32 kernels, the least work, and exact symmetries.
 
 Shapes: partial_out [num_splits, rows, head_dim]; m, l [num_splits, rows]; out [rows, head_dim]; lse [rows].
 """
@@ -10,24 +10,42 @@ from typing import Any
 
 import numpy as np
 
+from harness import parallel, symmetries
+from harness.disguise import Disguise
+
 _LARGE = np.float32(1e4)
 _LOG2_E = np.float32(1.4426950408889634)
+_ROWS_AT_ONCE = 1024  # of one thread
+_ELEMENT_BYTES = _FLOAT_BYTES = np.dtype(np.float32).itemsize  # of partial_out and out; of m, l and lse
 
 
 def make_inputs(case: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
     """Every parameter of solve() but `out` and `lse`."""
     splits, rows, head_dim = (case[name] for name in ("num_splits", "rows", "head_dim"))
-    partial_out = rng.standard_normal((splits, rows, head_dim), dtype=np.float32)
-    partial_out *= np.float32(case["value_scale"])
+    partial_out = parallel.standard_normal((splits, rows, head_dim), rng)
+    if case["value_scale"] != 1:
+        partial_out *= np.float32(case["value_scale"])
     m = case["center"] + case["spread"] * rng.uniform(-1, 1, (splits, rows))
     log_l = case["l_decades"] * np.log(10) * rng.uniform(0, 1, (splits, rows))
     m = (m - log_l if case["balanced"] else m).astype(np.float32)
     sums = np.exp(log_l).astype(np.float32)
-    empty = rng.random((splits, rows)) < case["empty"]
-    empty[:, rng.permutation(rows)[: case["empty_rows"]]] = True
+    empty = _empty(case, rng)
     m[empty], sums[empty] = -np.inf, 0
     _spoil(partial_out, empty, case["empty_holds"])
     return {"partial_out": partial_out, "m": m, "l": sums, "num_splits": splits, "rows": rows, "head_dim": head_dim}
+
+
+def _empty(case: dict[str, Any], rng: np.random.Generator) -> np.ndarray:
+    """[num_splits, rows]: `empty_rows` whole rows, and the share `empty` of all other splits."""
+    splits, rows = case["num_splits"], case["rows"]
+    empty = np.zeros((splits, rows), bool)
+    if case["empty"] or case["empty_rows"]:
+        order = rng.permutation(rows)
+        empty[:, order[: case["empty_rows"]]] = True
+        others = order[case["empty_rows"] :]
+        chosen = rng.permutation(splits * len(others))[: round(case["empty"] * splits * len(others))]
+        empty[chosen % splits, others[chosen // splits]] = True
+    return empty
 
 
 def _spoil(partial_out: np.ndarray, empty: np.ndarray, empty_holds: str) -> None:
@@ -37,19 +55,29 @@ def _spoil(partial_out: np.ndarray, empty: np.ndarray, empty_holds: str) -> None
 
 def expected(inputs: dict[str, Any]) -> dict[str, np.ndarray]:
     """The float64 answer from the float32 inputs; zeros and -inf for a row whose splits are all empty."""
-    m, sums = inputs["m"].astype(np.float64), inputs["l"].astype(np.float64)
+    out, lse = np.zeros((inputs["rows"], inputs["head_dim"])), np.full(inputs["rows"], -np.inf)
+
+    def fill(rows: slice) -> None:
+        m, sums = (inputs[name][:, rows].astype(np.float64) for name in ("m", "l"))
+        out[rows], lse[rows] = _merged(inputs["partial_out"][:, rows], m, sums)
+
+    parallel.each(fill, parallel.slices(inputs["rows"], _ROWS_AT_ONCE))
+    return {"out": out, "lse": lse}
+
+
+def _merged(partial_out: np.ndarray, m: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """out [rows, head_dim] and lse [rows] of some rows."""
     top = m.max(axis=0)
     weights = np.exp(m - np.where(np.isfinite(top), top, 0)) * sums  # 0 where m is -inf
     total = weights.sum(axis=0)
-    out = np.zeros((inputs["rows"], inputs["head_dim"]))
-    for weight, part in zip(weights, inputs["partial_out"], strict=True):
+    out = np.zeros(partial_out.shape[1:])
+    for weight, part in zip(weights, partial_out, strict=True):
         used = weight > 0  # an empty split may hold NaN
         out[used] += weight[used, None] * part[used]
-    some = total > 0
+    lse, some = np.full(len(total), -np.inf), total > 0
     out[some] /= total[some, None]
-    lse = np.full(inputs["rows"], -np.inf)
     lse[some] = top[some] + np.log(total[some])
-    return {"out": out, "lse": lse}
+    return out, lse
 
 
 def honest(inputs: dict[str, Any]) -> Iterator[dict[str, np.ndarray]]:
@@ -97,11 +125,29 @@ def _lse(top: np.ndarray, total: np.ndarray) -> np.ndarray:
     return lse
 
 
-def cost(inputs: dict[str, Any]) -> dict[str, int]:
-    """Fewest bytes (what is not empty read once, out and lse written once), and a multiply-add per element read."""
-    used = int((inputs["l"] > 0).sum())
-    rows, head_dim = inputs["rows"], inputs["head_dim"]
+def cost(case: dict[str, Any]) -> dict[str, int]:
+    """Fewest bytes (all of m, which tells what is empty; partial_out and l of what is not; out and lse), and a
+    multiply-add per element read."""
+    splits, rows, head_dim = (case[name] for name in ("num_splits", "rows", "head_dim"))
+    candidates = splits * max(0, rows - case["empty_rows"])
+    used = candidates - round(case["empty"] * candidates)
     return {
-        "bytes": 4 * (used * head_dim + 2 * inputs["m"].size + rows * (head_dim + 1)),
+        "bytes": (used + rows) * head_dim * _ELEMENT_BYTES + (splits * rows + used + rows) * _FLOAT_BYTES,
         "flops": 2 * used * head_dim,
     }
+
+
+def disguise(inputs: dict[str, Any], rng: np.random.Generator) -> Disguise:
+    """Splits, rows and channels in other orders; rows and channels of partial_out and out scaled. (A shifted m, or a
+    scaled l, would change lse by what rounds.)"""
+    sizes = inputs["partial_out"].shape
+    splits, rows, channels = (symmetries.permutation(n, rng) for n in sizes)
+    by_row, by_channel = (symmetries.factors(n, inputs["partial_out"].dtype, rng) for n in sizes[1:])
+    gather = {
+        "partial_out": {0: splits, 1: rows, 2: channels},
+        "m": {0: splits, 1: rows},
+        "l": {0: splits, 1: rows},
+        "out": {0: rows, 1: channels},
+        "lse": {0: rows},
+    }
+    return Disguise(gather, {"partial_out": {1: by_row, 2: by_channel}, "out": {0: by_row, 1: by_channel}})

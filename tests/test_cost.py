@@ -1,0 +1,117 @@
+"""Cost models against a count over the drawn inputs, and against what a reference solution touches in the emulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness import cards, cases, problem
+from harness.cases import Case, Cost
+from harness.compile.build import compile_submission
+from harness.devices.base import Program, RunLimits
+from harness.devices.cpu import EmulatorDevice
+from harness.problem import CaseSpec
+from harness.report.benchmark_table import benchmark_lines
+
+SOLUTIONS = Path(__file__).resolve().parents[1] / "solutions"
+IDS = ("flash_attention", "paged_decode", "split_k_merge")
+Inputs = dict[str, Any]
+
+
+def _count_flash(i: Inputs) -> Cost:
+    pairs = i["batch_heads"] * sum(row + 1 if i["causal"] else i["seq_len"] for row in range(i["seq_len"]))
+    return Cost(sum(i[name].nbytes for name in ("q", "k", "v", "q")), 4 * i["head_dim"] * pairs)
+
+
+def _count_paged(i: Inputs) -> Cost:
+    slots, entries, tokens, queries = set(), 0, 0, 0
+    for row, length in zip(i["block_table"], i["context_lens"].tolist(), strict=True):
+        for token in range(length):
+            slots.add((int(row[token // i["page_size"]]), token % i["page_size"]))
+        entries += -(-length // i["page_size"])
+        tokens += length
+        queries += i["num_heads"] * (length > 0)
+    rows = 2 * len(slots) * i["num_kv_heads"] + queries + i["num_heads"] * i["num_seqs"]
+    return Cost(4 * (rows * i["head_dim"] + entries + i["num_seqs"]), 4 * i["num_heads"] * i["head_dim"] * tokens)
+
+
+def _count_merge(i: Inputs) -> Cost:
+    used = int(np.count_nonzero(i["l"]))
+    out = i["rows"] * i["head_dim"] * 4
+    return Cost(used * i["head_dim"] * 4 + i["m"].nbytes + 4 * used + out + 4 * i["rows"], 2 * used * i["head_dim"])
+
+
+COUNTS = {"flash_attention": _count_flash, "paged_decode": _count_paged, "split_k_merge": _count_merge}
+
+
+@pytest.mark.parametrize("problem_id", IDS)
+def test_the_cost_is_what_a_count_over_the_inputs_gives(problem_id: str) -> None:
+    """Whatever the seed, since the cost is told from a case's parameters alone."""
+    p = problem.load(problem_id)
+    reference = cases.load_reference(p)
+    for spec in p.tests:
+        for seed in range(2 if spec.name.startswith("chapter") else 8):
+            inputs = reference.make_inputs(dict(spec.parameters), np.random.default_rng(seed))
+            assert cases.cost(p, reference, spec) == COUNTS[problem_id](inputs), (spec.name, seed)
+
+
+def test_more_empty_rows_than_rows_and_all_splits_empty() -> None:
+    p = problem.load("split_k_merge")
+    reference = cases.load_reference(p)
+    for changes in ({"empty": 1.0}, {"empty_rows": 99}, {"empty": 0.3, "empty_rows": 2}, {"empty": 0.01}):
+        spec = CaseSpec("odd", {**p.tests[1].parameters, "rows": 3, **changes})
+        inputs = reference.make_inputs(dict(spec.parameters), np.random.default_rng(1))
+        assert cases.cost(p, reference, spec) == _count_merge(inputs), changes
+
+
+# The least that one of the solutions of each problem touches, and what it reads although it need not.
+
+
+def _no_more(case: Case) -> dict[str, int]:
+    return {}
+
+
+def _queries_of_empty_sequences(case: Case) -> dict[str, int]:
+    """They are loaded before the length is looked at."""
+    i: Inputs = {a.name: a.value for a in case.arguments}
+    return {"q": int(np.count_nonzero(i["context_lens"] == 0)) * i["num_heads"] * i["head_dim"] * 4}
+
+
+def _sums_of_empty_splits(case: Case) -> dict[str, int]:
+    """Whether a split is empty is seen at l, although the maximum over m has told it already."""
+    sums = next(np.asarray(a.value) for a in case.arguments if a.name == "l")
+    return {"l": 4 * int(np.count_nonzero(sums == 0))}
+
+
+TOUCHED = (
+    ("flash_attention", "02_tiled.cu", _no_more),
+    ("paged_decode", "01_block_per_head.cu", _queries_of_empty_sequences),
+    ("split_k_merge", "01_naive.cu", _sums_of_empty_splits),
+)
+
+
+@pytest.mark.parametrize(("problem_id", "name", "beyond"), TOUCHED, ids=IDS)
+def test_a_solution_touches_what_the_cost_says(problem_id: str, name: str, beyond: Any) -> None:
+    p = problem.load(problem_id)
+    source = (SOLUTIONS / problem_id / name).read_text()
+    compiled = compile_submission(source, name, p.declaration(), cards.get("H100"))
+    for case in cases.build(p, "tests", 3):
+        arguments = list(case.arguments)
+        result = EmulatorDevice().run(Program(name, compiled.ptx), arguments, RunLimits(), 0)
+        assert not result.findings and result.traffic is not None
+        touched = {t.tensor: t.read.distinct_bytes + t.write.distinct_bytes for t in result.traffic.tensors}
+        assert sum(touched.values()) == case.cost.bytes + sum(beyond(case).values()), (case.name, touched)
+
+
+def test_show_tells_the_speed_of_light_on_a_card() -> None:
+    """Of one case by hand: 16 heads of 16384, 128 wide, take 4 * 16 * 16384^2 * 128 operations."""
+    lines = benchmark_lines(problem.load("flash_attention"), cards.get("H100"))
+    place = next(i for i, line in enumerate(lines) if line.startswith("heads_16_seq_16384_d128 "))
+    assert lines[place].split() == ["heads_16_seq_16384_d128", "compute", "537", "MB", "2.20", "T", "4096", "32.9", "ms", "arithmetic"]
+    assert lines[place + 1] == "  batch_heads 16, seq_len 16384, head_dim 128, causal 0"
+    decode = benchmark_lines(problem.load("paged_decode"), cards.get("L4"))
+    one = next(line for line in decode if line.startswith("seqs_1_len_131072 "))
+    assert "3.58 ms  memory" in one
