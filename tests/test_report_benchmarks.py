@@ -8,6 +8,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -141,7 +142,8 @@ def test_names_cannot_steer_the_terminal() -> None:
 def test_odd_figures_are_shown_and_not_raised(value: float) -> None:
     names = [f.name for f in dataclasses.fields(Benchmark) if f.type == "float"]
     timing = Timing(value, value, value, (value, value), value, 0, 0, 0, 1, True)
-    odd = replace(samples.benchmark(0, 0, 1e-3), timing=timing, **dict.fromkeys(names, value))
+    changes: dict[str, Any] = dict.fromkeys(names, value)
+    odd = replace(samples.benchmark(0, 0, 1e-3), timing=timing, **changes)
     odd = replace(odd, baselines=(Baseline("x", value, "float32"),))
     case = replace(samples.measured().cases[2], benchmark=odd)
     report = samples.measured(cases=(case,), score=value, ceilings=Ceilings("", "", value, value, {"fma": value}))
@@ -188,14 +190,16 @@ def test_times_have_the_unit_that_suits_them(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "text"), [(0.351, "35 %"), (0.0341, "3.4 %"), (0.0002, "0.02 %"), (1.034, "103 %"), (0, "0 %"), (0.0996, "10 %")]
+    ("share", "text"),
+    [(0.351, "35 %"), (0.0341, "3.4 %"), (0.0002, "0.02 %"), (1.034, "103 %"), (0, "0 %"), (0.0996, "10 %")],
 )
 def test_shares_have_two_digits_that_count(share: float, text: str) -> None:
     assert figures.percent(share) == text
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(4110.4, "4110"), (62.34, "62.3"), (8.149, "8.15"), (0.0021, "0.0021"), (0, "0.00"), (99.96, "100")]
+    ("value", "text"),
+    [(4110.4, "4110"), (62.34, "62.3"), (8.149, "8.15"), (0.0021, "0.0021"), (0, "0.00"), (99.96, "100")],
 )
 def test_rates_have_three_digits_that_count(value: float, text: str) -> None:
     assert figures.significant(value) == text

@@ -5,6 +5,7 @@ What nothing was timed for is called modelled; `modelled` and `unmeasured_ceilin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from harness.measure.records import Baseline, Benchmark, Ceilings, Timing
@@ -77,9 +78,13 @@ def roof(report: Report) -> tuple[float, float]:
     may be none of the card's own: float32 accuracy from three products of tf32 runs at a third of that rate."""
     found = [benchmark for _, benchmark in benchmarks(report)]
     return (
-        max((b.bandwidth / b.bandwidth_share for b in found if b.bandwidth_share > 0), default=0.0),
-        max((b.rate / b.rate_share for b in found if b.rate_share > 0), default=0.0),
+        max((_ceiling(b.bandwidth, b.bandwidth_share) for b in found), default=0.0),
+        max((_ceiling(b.rate, b.rate_share) for b in found), default=0.0),
     )
+
+
+def _ceiling(reached: float, share: float) -> float:
+    return reached / share if math.isfinite(reached) and share > 0 else 0.0
 
 
 def set_against(report: Report) -> str:
