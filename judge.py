@@ -110,8 +110,6 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _judge(arguments: list[str]) -> int:
-    from harness.report import destination
-
     parsed = commandline.judge_parser().parse(arguments)
     if parsed.problem is None:
         return _fail("name a problem and a file: judge.py flash_attention my.cu; `judge.py list` shows the problems")
@@ -119,12 +117,24 @@ def _judge(arguments: list[str]) -> int:
     if parsed.solution is None:
         hint = f"`judge.py start {problem.id}` writes a starter to {problem.id}.cu"
         return _fail(f"name the .cu file to judge: judge.py {parsed.problem} my.cu; {hint}")
-    if parsed.json not in (None, "-"):
-        destination.check(Path(parsed.json), Path(parsed.solution), problem.directory)
+    _check_destinations(parsed, problem)
     with streams.prints_to_stderr():
         report, source = _run(problem, parsed)
     _write(report, source, parsed)
     return _exit_code(report)
+
+
+def _check_destinations(parsed: argparse.Namespace, problem: Problem) -> None:
+    from harness.errors import UsageError
+    from harness.report import destination
+
+    submission = Path(parsed.solution)
+    if parsed.json not in (None, "-"):
+        destination.check(Path(parsed.json), submission, problem.directory, destination.JSON)
+    if parsed.html:
+        destination.check(Path(parsed.html), submission, problem.directory, destination.HTML)
+    if parsed.html and parsed.json and Path(parsed.html).resolve() == Path(parsed.json).resolve():
+        raise UsageError(f"cannot write the report to {parsed.html}: --json writes to the same file")
 
 
 def _load_problem(name: str) -> Problem:
@@ -150,7 +160,7 @@ def _run(problem: Problem, parsed: argparse.Namespace) -> tuple[Report, str]:
         loaded = submission.load(Path(parsed.solution))
     except SubmissionError as error:
         return pipeline.refused(problem.id, Path(parsed.solution).name, error), ""
-    names = ("device", "cases", "seed", "card", "cache", "threads", "schedule")
+    names = ("device", "cases", "baseline", "seed", "card", "cache", "threads", "schedule")
     options = pipeline.Options(seconds=parsed.time_limit, **{name: getattr(parsed, name) for name in names})
     if parsed.resources:
         options = dataclasses.replace(options, resource_seconds=_RESOURCE_SECONDS)
@@ -183,23 +193,32 @@ def _progress() -> Iterator[Callable[[Event], None]]:
 
 
 def _write(report: Report, source: str, parsed: argparse.Namespace) -> None:
-    """The report for people on standard output (standard error when JSON goes there), and the JSON."""
-    from harness.errors import UsageError
+    """The report for people on standard output (standard error when JSON goes there), the JSON and the page."""
     from harness.report import json, terminal
     from harness.report.console import Console
 
     to_stdout = parsed.json == "-"
-    if parsed.json and not to_stdout:
-        try:
-            Path(parsed.json).write_text(json.render(report), encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"cannot write the report to {parsed.json}: {error.strerror or error}") from error
     seed = report.seed if report.cases or report.seed else parsed.seed
+    repeat = commandline.repeat(parsed, seed)
+    if parsed.json and not to_stdout:
+        _save(parsed.json, json.render(report))
+    if parsed.html:
+        from harness.report import html
+
+        _save(parsed.html, html.render(report, source, repeat))
     with streams.printing():
-        repeat = commandline.repeat(parsed, seed)
         terminal.print_report(Console(stderr=to_stdout), report, source, repeat, parsed.traffic)
         if to_stdout:
             sys.stdout.write(json.render(report))
+
+
+def _save(path: str, text: str) -> None:
+    from harness.errors import UsageError
+
+    try:
+        Path(path).write_bytes(text.encode(errors="backslashreplace"))  # half of a surrogate pair is no UTF-8
+    except OSError as error:
+        raise UsageError(f"cannot write the report to {path}: {error.strerror or error}") from error
 
 
 def _exit_code(report: Report) -> int:

@@ -64,6 +64,8 @@ def judge_parser() -> Parser:
     parser.add_argument("--cases", metavar="NAMES", help="names or patterns with commas; or 'benchmarks' (all tests)")
     parser.add_argument("--seed", type=_seed, help="repeat the inputs of an earlier run (fresh)")
     parser.add_argument("--json", type=name, metavar="PATH", help="also write the report as JSON; '-': standard output")
+    parser.add_argument("--html", type=_page, metavar="FILE", help="also write the report as one HTML page")
+    parser.add_argument("--baseline", action="store_true", help="time installed libraries on the same benchmarks")
     parser.add_argument("--traffic", action="store_true", help="the memory traffic of every launch, line by line")
     parser.add_argument("--card", default="H100", help="the GPU that the emulator plays (H100)")
     parser.add_argument("--no-cache", dest="cache", action="store_false", help="compile afresh")
@@ -79,6 +81,12 @@ def name(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError("the name is empty")
     return text
+
+
+def _page(text: str) -> str:
+    if text == "-":
+        raise argparse.ArgumentTypeError("a page goes to a file, not to standard output")
+    return name(text)
 
 
 def _seed(text: str) -> int:
@@ -112,6 +120,7 @@ def repeat(parsed: argparse.Namespace, seed: int | None) -> str:
     for option, value in values.items():
         if value is not None and value != usual.get_default(option.replace("-", "_")):
             options += [f"--{option}={value}"] if str(value).startswith("-") else [f"--{option}", str(value)]
+    options += ["--baseline"] * parsed.baseline
     files = [parsed.problem, parsed.solution]
     dashed = any(file.startswith("-") for file in files)
     return shlex.join(

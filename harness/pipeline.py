@@ -62,6 +62,7 @@ class Options:
 
     device: str = "auto"  # "auto", "cpu", "gpu"
     cases: str | None = None  # None: all tests; "benchmarks"; or names and patterns, comma-separated
+    baseline: bool = False  # time what installed libraries take for the same benchmarks
     seed: int | None = None  # None: fresh, and secret until the report
     card: str = "H100"
     cache: bool = True

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import commandline
 from harness.problem import Problem
 from harness.verdict import Verdict
 
@@ -152,6 +153,15 @@ def test_json_to_standard_output_is_alone_there(doubling: Problem, tmp_path: Pat
         (["flash_attention", "x.cu", "--json", "notes.txt"], "notes.txt: a file that is no report is there"),
         (["flash_attention", "x.cu", "--json", "/proc/version"], "cannot write the report"),
         (["flash_attention", "x.cu", "--json", "n" * 300], "File name too long"),
+        (["flash_attention", "x.cu", "--html", "x.cu"], "cannot write the report to x.cu: it is the submission"),
+        (["flash_attention", "x.cu", "--html", "notes.txt"], "notes.txt: a file that is no report is there"),
+        (["flash_attention", "x.cu", "--html", "page.html"], "page.html: a file that is no report is there"),
+        (["flash_attention", "x.cu", "--html", "/absent/page.html"], "cannot write the report"),
+        (["flash_attention", "x.cu", "--html", "."], "it is a directory"),
+        (["flash_attention", "x.cu", "--html", "-"], "a page goes to a file"),
+        (["flash_attention", "x.cu", "--html", ""], "argument --html: the name is empty"),
+        (["flash_attention", "x.cu", "--html", "a", "--json", "./a"], "--json writes to the same file"),
+        (["flash_attention", "x.cu", "--basline"], "did you mean --baseline?"),
         (["flash_attention", "x.cu", "--threads", "0"], "'0' is no whole number"),
         (["flash_attention", "x.cu", "--card", "H1000"], "H100"),
         (["flash_attention", "x.cu", "--json", "/absent/report.json"], "cannot write the report"),
@@ -165,20 +175,26 @@ def test_wrong_usage_is_one_line_with_a_way_out(tmp_path: Path, words: list[str]
     (tmp_path / "x.cu").write_text("// x")
     (tmp_path / "link").symlink_to("x.cu")
     (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "page.html").write_text("<!doctype html>\n<title>mine</title>")
     done = _run(*words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert expected in done.stderr
     assert done.stderr.startswith("judge.py") and len(done.stderr.splitlines()) == 1
     assert ((tmp_path / "x.cu").read_text(), (tmp_path / "notes.txt").read_text()) == ("// x", "mine")
+    assert (tmp_path / "page.html").read_text().endswith("<title>mine</title>")
 
 
+@pytest.mark.parametrize("option", ["--json", "--html"])
 @pytest.mark.parametrize("name", ["problem.yaml", "reference.py", "statement.md", "starter.cu"])
-def test_a_report_never_replaces_a_file_of_the_problem(doubling: Problem, tmp_path: Path, name: str) -> None:
+def test_a_report_never_replaces_a_file_of_the_problem(
+    doubling: Problem, tmp_path: Path, name: str, option: str
+) -> None:
     directory = tmp_path / "doubling"
     shutil.copytree(doubling.directory, directory)
-    (directory / "statement.md").write_text("{}")  # might be a report by its looks
+    looks = {"--json": "{}", "--html": "<!doctype html>\n<!-- report of judge.py -->\n"}
+    (directory / "statement.md").write_text(looks[option])  # might be a report
     before = (directory / name).read_text()
-    done = _run(directory, directory / "starter.cu", "--json", directory / name, fakes=True)
+    done = _run(directory, directory / "starter.cu", option, directory / name, fakes=True)
     assert done.returncode == 2 and "cannot write the report" in done.stderr
     assert (directory / name).read_text() == before
 
@@ -188,6 +204,28 @@ def test_a_report_may_replace_a_report_and_go_to_a_device(doubling: Problem, tmp
     for target in ("report.json", "report.json", "empty.json", "/dev/null"):
         assert _judge(doubling, tmp_path, "// fine", "--json", target).returncode == 0
     assert json.loads((tmp_path / "empty.json").read_text())["verdict"] == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"), [("@run wrong", "wrong_answer"), ("@compile refuse", "compile_error"), ("", "compile_error")]
+)
+def test_the_page_is_written_and_replaces_an_earlier_one(
+    doubling: Problem, tmp_path: Path, text: str, verdict: str
+) -> None:
+    (tmp_path / "page.html").touch()
+    for seed in ("3", "4"):
+        done = _judge(doubling, tmp_path, text, "--html", "page.html", "--json", "report.json", "--seed", seed)
+        assert (done.returncode, done.stderr) == (1, "")
+        page = (tmp_path / "page.html").read_text()
+        assert f" {verdict}</p>" in page and f"--seed {seed}" in page
+        assert re.search(r"repeat: (.*)", done.stdout)[1] in page  # type: ignore[index]
+    assert json.loads((tmp_path / "report.json").read_text())["verdict"] == verdict
+
+
+def test_the_command_that_is_shown_keeps_the_baselines() -> None:
+    parsed = commandline.judge_parser().parse(["p", "my.cu", "--baseline", "--cases", "benchmarks", "--html", "x.html"])
+    assert parsed.baseline and commandline.repeat(parsed, 1).endswith("p my.cu --seed 1 --cases benchmarks --baseline")
+    assert "--baseline" not in commandline.repeat(commandline.judge_parser().parse(["p", "my.cu"]), 1)
 
 
 def test_unknown_cases_name_the_known_ones(doubling: Problem, tmp_path: Path) -> None:

@@ -1,4 +1,19 @@
-"""Report -> JSON text, schema-versioned (harness.results.SCHEMA). Numbers that JSON lacks become strings."""
+"""Report -> JSON text, schema-versioned (harness.results.SCHEMA). Numbers that JSON lacks become strings.
+
+The fields are those of harness.results.Report, and of the records within it by the same names; beside and unlike them:
+
+    score       geometric mean over all benchmarks, null without one: `score_note` says why, `tier` what it is called
+    modelled    true where times, rates and the score are what a model says and nothing was timed
+    ceilings    harness.measure.records.Ceilings: bytes/s and FLOP/s; null where nothing was set against them
+    cases[]     name, verdict, error (the worst over its limit), time (seconds of the run, no measurement), errors,
+                findings, stdout, parameters, and
+      traffic     see harness/traffic.py; null where nothing ran in the emulator
+      benchmark   harness.measure.records.Benchmark: bytes, flops, seconds, bandwidth in bytes/s, rate in FLOP/s, shares
+                  of 1, score, baselines[] {name, seconds (0: it did not run), dtype, note}; null for a test, and for a
+                  benchmark that was not accepted
+        timing      harness.measure.records.Timing: seconds, with half_width as a share of the median; null if modelled
+    resources[] kernels that were launched: see harness/report/resources.py
+"""
 
 from __future__ import annotations
 
@@ -8,7 +23,8 @@ import math
 from typing import Any
 
 from harness import traffic
-from harness.report import resources
+from harness.measure.records import Benchmark
+from harness.report import measurement, resources
 from harness.results import CaseResult, Report
 
 _NAMES = {math.inf: "Infinity", -math.inf: "-Infinity"}
@@ -24,8 +40,12 @@ def as_dict(report: Report) -> dict[str, Any]:
     fields = dataclasses.asdict(dataclasses.replace(report, cases=(), resources=()))
     fields["cases"] = [_case(case) for case in report.cases]
     fields["resources"] = [resources.as_dict(use) for use in report.resources]
-    order = ("schema", "problem", "submission", "device", "dtype", "seed", "schedule", "verdict", "score", "cases")
-    return {name: fields[name] for name in (*order, "findings", "compile", "resources", "resources_note", "seconds")}
+    fields["modelled"] = measurement.modelled(report)
+    order = (
+        "schema", "problem", "submission", "device", "dtype", "seed", "schedule", "verdict", "score", "tier",
+        "score_note", "modelled", "ceilings", "cases", "findings", "compile", "resources", "resources_note", "seconds",
+    )  # fmt: skip
+    return {name: fields[name] for name in order}
 
 
 def _case(case: CaseResult) -> dict[str, Any]:
@@ -33,8 +53,17 @@ def _case(case: CaseResult) -> dict[str, Any]:
     fields["traffic"] = case.traffic and traffic.as_json(case.traffic)
     fields["error"] = max((error.ratio for error in case.errors), key=_nan_is_worst, default=None)
     fields["time"] = fields.pop("seconds")
-    order = ("name", "verdict", "error", "time", "traffic", "errors", "findings", "stdout", "parameters")
+    fields["benchmark"] = case.benchmark and _benchmark(case.benchmark)
+    order = ("name", "verdict", "error", "time", "benchmark", "traffic", "errors", "findings", "stdout", "parameters")
     return {name: fields[name] for name in order}
+
+
+def _benchmark(benchmark: Benchmark) -> dict[str, Any]:
+    fields = dataclasses.asdict(benchmark)
+    timing = benchmark.timing
+    if timing:
+        fields["timing"]["half_width"] = timing.half_width if timing.seconds else math.nan
+    return fields
 
 
 def _nan_is_worst(ratio: float) -> float:

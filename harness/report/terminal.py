@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.events import CaseStarted, Compiling, CountingResources, DeviceReady, Event
-from harness.report import resources, traffic
+from harness.events import (
+    BenchmarkStarted,
+    Calibrating,
+    CaseStarted,
+    Compiling,
+    CountingResources,
+    DeviceReady,
+    Event,
+)
+from harness.report import benchmarks, measurement, resources, traffic, wording
 from harness.report.excerpt import excerpt, printable
 from harness.report.grouping import Group as FindingGroup
 from harness.report.grouping import group_findings
 from harness.results import Access, CaseResult, Finding, Report
-from harness.verdict import FindingKind, Verdict, verdict_of
+from harness.verdict import Verdict, verdict_of
 
 _STYLES = {
     Verdict.ACCEPTED: "bold green",
@@ -39,6 +46,10 @@ def progress_line(event: Event) -> str:
         return f"running on {printable(event.name)}"
     if isinstance(event, CaseStarted):
         return f"case {event.number}/{event.total}  {printable(event.name)}"
+    if isinstance(event, Calibrating):
+        return "measuring the card's ceilings"
+    if isinstance(event, BenchmarkStarted):
+        return f"benchmark {event.number}/{event.total}  {printable(event.name)}"
     if isinstance(event, CountingResources):
         return "counting registers"
     return ""
@@ -58,8 +69,9 @@ def print_report(console: Console, report: Report, source: str, repeat: str, all
 
 
 def _parts(report: Report, source: str, columns: int) -> Iterator[RenderableType]:
-    if report.cases:
-        yield _table(report.cases)
+    if tests := measurement.tests(report):
+        yield _table(tests)
+    yield from benchmarks.parts(report, columns)
     groups = group_findings(report)
     for group in groups[:_MAX_GROUPS]:
         if group.finding.message.strip() not in report.compile.log:
@@ -68,6 +80,8 @@ def _parts(report: Report, source: str, columns: int) -> Iterator[RenderableType
         yield Text(f"{len(groups) - _MAX_GROUPS} more findings; --json PATH writes all of them\n")
     yield from _printed(report.cases)
     yield from resources.parts(report)
+    if score := measurement.score(report):
+        yield Text(f"\n{printable(score)}", style="bold", overflow="fold")
     yield _last_line(report)
 
 
@@ -79,27 +93,9 @@ def _table(cases: Iterable[CaseResult]) -> Table:
     table.add_column("time", justify="right", no_wrap=True)
     for case in cases:
         verdict = Text(case.verdict, style=style_of(case.verdict))
-        table.add_row(Text(printable(case.name)), verdict, Text(_error(case)), f"{case.seconds:.2f} s")
+        error = Text(printable(wording.error(case)))
+        table.add_row(Text(printable(case.name)), verdict, error, f"{case.seconds:.2f} s")
     return table
-
-
-def _error(case: CaseResult) -> str:
-    """How near the worst of the outputs came to its limit: 1 is the limit itself."""
-    unwritten = [finding.tensor for finding in case.findings if finding.kind is FindingKind.UNWRITTEN_OUTPUT]
-    if unwritten:
-        return f"{', '.join(map(printable, unwritten))} unwritten"
-    if not case.errors:
-        return "-"
-    worst = max(case.errors, key=lambda e: (e.nan_count > 0, e.ratio if e.ratio == e.ratio else math.inf))
-    if worst.nan_count:
-        return f"{worst.nan_count} NaN or Inf in {printable(worst.tensor)}"
-    return _ratio(worst.ratio)
-
-
-def _ratio(ratio: float) -> str:
-    if ratio < 0.001:
-        return "< 0.001" if ratio else "0"
-    return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.3g}"
 
 
 def _finding(group: FindingGroup, source: str, columns: int) -> RenderableType:
@@ -107,19 +103,13 @@ def _finding(group: FindingGroup, source: str, columns: int) -> RenderableType:
     head = Text("\n")
     head.append(finding.kind, style=style_of(verdict_of(finding.kind)))
     if group.cases:
-        head.append(f"  in {printable(_names(group.cases))}")
+        head.append(f"  in {printable(wording.names(group.cases))}")
     lines = [Text(printable(finding.message), overflow="fold")]
     lines += _excerpt(source, finding, 1, columns)
-    lines += [Text(line) for line in _who(finding)]
+    lines += [Text(printable(line)) for line in wording.who(finding)]
     if finding.other:
         lines += _other(finding.other, source, columns)
     return Group(head, *lines)
-
-
-def _names(cases: tuple[str, ...]) -> str:
-    if len(cases) <= 3:
-        return ", ".join(cases)
-    return f"{len(cases)} cases: {', '.join(cases[:3])}, ..."
 
 
 def _excerpt(source: str, place: Finding | Access, around: int, columns: int) -> list[Text]:
@@ -130,34 +120,8 @@ def _excerpt(source: str, place: Finding | Access, around: int, columns: int) ->
     return texts
 
 
-def _who(finding: Finding) -> Iterator[str]:
-    parts = []
-    if finding.kernel:
-        parts.append(f"kernel {printable(finding.kernel)}")
-    element = f"{finding.tensor}[{', '.join(map(str, finding.index))}]"
-    if finding.tensor and finding.index and element not in finding.message:
-        parts.append(printable(element))
-    parts += _thread(finding.block, finding.thread)
-    if parts:
-        yield ", ".join(parts)
-    for caller in finding.call_stack:
-        yield f"called from {printable(caller)}"
-
-
-def _thread(block: tuple[int, int, int] | None, thread: tuple[int, int, int] | None) -> list[str]:
-    parts = []
-    if block is not None:
-        parts.append(f"block ({', '.join(map(str, block))})")
-    if thread is not None:
-        parts.append(f"thread ({', '.join(map(str, thread))})")
-    return parts
-
-
 def _other(other: Access, source: str, columns: int) -> list[Text]:
-    where = ", ".join(_thread(other.block, other.thread)) or "another thread"
-    what = "missing is" if other.missing else f"the other access is a {'write' if other.write else 'read'} by"
-    head = Text(f"{what} {where}")
-    return [head, *_excerpt(source, other, 0, columns)]
+    return [Text(wording.other(other)), *_excerpt(source, other, 0, columns)]
 
 
 def _printed(cases: Iterable[CaseResult]) -> Iterator[RenderableType]:

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.text import Text
 
+from harness.report import figures
 from harness.report.excerpt import printable
 from harness.results import CaseResult
 from harness.traffic import (
@@ -195,16 +196,8 @@ def _percent(part: int, whole: int) -> str:
 
 
 def _bytes(amount: int) -> str:
-    return f"{_scaled(amount)}B"
+    return f"{figures.scaled(amount)}B"
 
 
 def _count(amount: int) -> str:
-    return _scaled(amount).rstrip()
-
-
-def _scaled(amount: int) -> str:
-    """Three digits and a decimal prefix: 83.9 M."""
-    for size, prefix in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if amount >= size:
-            return f"{amount / size:.1f} {prefix}"
-    return f"{amount} "
+    return figures.scaled(amount).rstrip()
