@@ -10,6 +10,7 @@ It runs code of ours and of a library, none of a submission: the limits are thos
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,7 +69,7 @@ class BaselineService:
         except Exception as error:
             note = f"baselines.py failed: {_in_words(error)}"
             yield Frame("trying", {"name": self._library, "dtype": "", "note": ""})
-            yield _failure(note, _broken(bench))
+            yield _with_health(_failure(note), bench)
 
     def _candidates(self, inputs: Inputs) -> Iterator[Candidate]:
         assert self._bench
@@ -82,11 +83,10 @@ def _named(request: Frame, start: str) -> dict[str, Any]:
 def _row(bench: Bench, candidate: Candidate, expected: dict[str, Any]) -> Frame:
     """A candidate's time, if it answers right."""
     try:
-        return _timed(bench, candidate, expected)
+        frame = _timed(bench, candidate, expected)
     except Exception as error:  # whatever a library raises for what it cannot do
-        return _failure(_in_words(error), _broken(bench))
-    finally:
-        bench.release()
+        frame = _failure(_in_words(error))
+    return _with_health(frame, bench)  # only here is nothing referenced any more, by a traceback for example
 
 
 def _timed(bench: Bench, candidate: Candidate, expected: dict[str, Any]) -> Frame:
@@ -94,10 +94,16 @@ def _timed(bench: Bench, candidate: Candidate, expected: dict[str, Any]) -> Fram
     total, row = _error(bench, dict(prepared.answer(prepared.run())), expected)
     most_total, most_row = SAME[candidate.dtype]
     if not (total <= most_total and row <= most_row):  # so written that NaN fails
-        return _failure(f"wrong: its error is {total:.1e} of the answer, {row:.1e} in a row")
+        return _failure(_wrong(total, row))
     timed = bench.time(prepared.run)
     fields = {"seconds": timed.seconds, "samples": timed.samples, "gaps": timed.gaps, "error": total}
-    return Frame("row", fields | {"failure": "", "broken": False})
+    return Frame("row", fields | {"failure": ""})
+
+
+def _wrong(total: float, row: float) -> str:
+    if not math.isfinite(total + row):
+        return "wrong: its answer is not finite, or not of the right shape"
+    return f"wrong: its error is {total:.0e} of the answer, {row:.0e} in a row"
 
 
 def _error(bench: Bench, answer: dict[str, Any], expected: dict[str, Any]) -> tuple[float, float]:
@@ -109,17 +115,18 @@ def _error(bench: Bench, answer: dict[str, Any], expected: dict[str, Any]) -> tu
     return max(total for total, _ in errors), max(row for _, row in errors)
 
 
-def _failure(note: str, broken: bool = False) -> Frame:
-    nothing = {"seconds": 0.0, "samples": 0, "gaps": False, "error": 0.0}
-    return Frame("row", nothing | {"failure": note, "broken": broken})
+def _failure(note: str) -> Frame:
+    return Frame("row", {"seconds": 0.0, "samples": 0, "gaps": False, "error": 0.0, "failure": note})
 
 
-def _broken(bench: Bench) -> bool:
+def _with_health(row: Frame, bench: Bench) -> Frame:
+    """The row, and whether the card still answers: after a fault, no call of this process succeeds any more."""
     try:
         bench.check()
-    except Exception:  # every call fails once a kernel has faulted
-        return True
-    return False
+        bench.release()
+    except Exception:
+        return Frame("row", row.fields | {"broken": True})
+    return Frame("row", row.fields | {"broken": False})
 
 
 def _in_words(error: Exception) -> str:
