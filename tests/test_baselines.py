@@ -159,10 +159,12 @@ def test_a_library_finds_the_users_cache(run: Run, monkeypatch: pytest.MonkeyPat
 def test_what_is_not_installed_is_said_library_by_library(written: Callable[[str], Problem], case: Case) -> None:
     found = written("LIBRARIES = {'nowhere_to_be_found': ok, 'json': lambda inputs, np: [ok(inputs, np)]}")
     with Baselines(found, bench=BENCH) as baselines:
+        assert baselines.versions == {}
         assert baselines.measure(case) == (
             Baseline("twice", SECONDS, "float32"),
             Baseline("nowhere_to_be_found", 0, "float32", "nowhere_to_be_found is not installed"),
         )
+        assert baselines.versions == {"json": "1.0"}
 
 
 def test_without_torch_there_is_one_row(

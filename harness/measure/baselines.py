@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -59,8 +60,9 @@ class Outcome:
 class Baselines:
     """The libraries that a problem is compared with, each in a child that lives from case to case.
 
-    Close it, or use it in a with statement. `seconds` is for all cases together, `device` the name of the card that the
-    submission is timed on, `bench` what holds the card in a child. Raises ProblemError where baselines.py is broken.
+    Use it from one thread, while nothing else uses the card, in a with statement, or close it. `seconds` is for all
+    cases together, `device` the name of the card that the submission is timed on, as far as it is known, `bench` what
+    holds the card in a child. Raises ProblemError where baselines.py is broken.
     """
 
     def __init__(
@@ -89,6 +91,11 @@ class Baselines:
                     yield _judged(outcome, self._dtype, strictest)
         for name in self._missing:
             yield Outcome(Baseline(name, 0.0, self._dtype, f"{name} is not installed"))
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of the libraries that have been opened so far, by name."""
+        return {library.name: library.version for library in self._libraries if library.version}
 
     def close(self) -> None:
         """End the children."""
@@ -153,9 +160,10 @@ class _Library:
 
     def __init__(self, directory: Path, name: str, bench: str, device: str):
         self._open = {"directory": str(directory), "library": name, "bench": bench, "environment": _environment()}
-        self._name = name
+        self.name = name
         self._device = device
         self._child: Child | None = None
+        self.version = ""  # once it has been opened
         self._remark = ""  # on every row
 
     def outcomes(self, case: Case, budget: _Budget) -> Iterator[Outcome]:
@@ -170,7 +178,7 @@ class _Library:
                 self.close()
                 out_of_time = budget.at_most(1) <= 0
                 finished = not running or out_of_time  # otherwise the next child goes on behind it
-                candidate = running.pop() if running else Baseline(self._name, 0.0, "")
+                candidate = running.pop() if running else Baseline(self.name, 0.0, "")
                 yield Outcome(replace(candidate, note=_NO_TIME if out_of_time else died.reason))
 
     def _case(
@@ -178,7 +186,7 @@ class _Library:
     ) -> Generator[Outcome, None, bool]:
         """What is left of a case; whether that is all of it, for a card that has faulted needs another child."""
         if absent := self._opened(budget):
-            yield Outcome(Baseline(self._name, 0.0, "", absent))
+            yield Outcome(Baseline(self.name, 0.0, "", absent))
             return True
         assert self._child
         self._child.send(_request(case, begun))
@@ -203,9 +211,9 @@ class _Library:
         answer = self._receive(budget, _START_SECONDS)
         if answer.kind == "absent":
             self.close()
-            return f"{self._name} cannot be used: {codec.text_of(answer, 'message')}"
-        device = codec.text_of(codec.check(answer, "ready"), "device")
-        self._remark = f"on {device}" if self._device and device != self._device else ""
+            return f"{self.name} cannot be used: {codec.text_of(answer, 'message')}"
+        device, self.version = (codec.text_of(codec.check(answer, "ready"), name) for name in ("device", "version"))
+        self._remark = "" if device in self._device or self._device in device else f"on {device}"
         return ""
 
     def _receive(self, budget: _Budget, seconds: float) -> Frame:
@@ -220,8 +228,11 @@ class _Library:
 
 
 def _environment() -> dict[str, str]:
-    """What leads a library to its cache: a child's own home is a new folder each time."""
-    return {"HOME": str(Path.home())} | {name: os.environ[name] for name in _GIVEN if name in os.environ}
+    """What leads a library to its cache (a child's own home is a new folder each time), and to tools such as ninja that
+    pip has put beside the interpreter."""
+    path = os.pathsep.join(filter(None, (os.environ.get("PATH"), str(Path(sys.executable).parent))))
+    given = {name: os.environ[name] for name in _GIVEN if name in os.environ}
+    return {"HOME": str(Path.home()), "PATH": path} | given
 
 
 def _request(case: Case, begun: Sequence[Baseline]) -> Frame:

@@ -82,6 +82,7 @@ def rows(chosen: Problem, specs: Sequence[CaseSpec], seed: int, seconds: float) 
         for case in ahead:
             for outcome in baselines.outcomes(case):
                 yield row(case, f"{chosen.id}/{case.name}", outcome)
+        print(", ".join(f"{name} {version}" for name, version in baselines.versions.items()), flush=True)
 
 
 def select(only: str, with_tests: bool) -> Iterator[tuple[Problem, list[CaseSpec]]]:
