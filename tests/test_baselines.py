@@ -110,6 +110,20 @@ def test_what_is_wrong_or_fails_has_no_time_and_those_behind_it_have(run: Run, c
     assert good == Baseline("good", SECONDS, "float32")
 
 
+def test_one_wrong_row_of_a_thousand_is_wrong(written: Callable[[str], Problem], doubling: Problem) -> None:
+    found = written("""
+        def library(inputs, np):
+            for error in (0.005, 0.02):
+                each = np.where(np.arange(1000) == 7, error, 0)[:, None]
+                yield ok(inputs, np, str(error), error=each)
+        LIBRARIES = {"json": library}
+    """)
+    big = cases.build_one(doubling, load_reference(doubling), doubling.benchmarks[0], 7)
+    right, wrong = measure_baselines(found, [big], bench=BENCH)["big"]
+    assert right.seconds == SECONDS
+    assert wrong.seconds == 0 and wrong.note.endswith("2e-02 in a row")
+
+
 @pytest.mark.parametrize(
     ("misdeed", "note"),
     [
