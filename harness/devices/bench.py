@@ -206,7 +206,7 @@ class Bench:
         for one in sets:
             for address, nbytes in one.memory.guards():
                 self._judge.differences(address, self._pattern, nbytes)
-        if any(self._judge.difference_counts()):
+        if any(self._judge.fingerprints()):
             return tuple(finding for one in sets for finding in one.memory.guard_findings())
         after = self._fingerprints(sets)
         names = [name for one in sets for name, _, _ in one.inputs()]
@@ -222,9 +222,14 @@ class Bench:
                 address += _aligned(tensor.nbytes)
             self._stash.append((address - self._stash_size, disguise))
 
-    def compare(self, references: Mapping[str, np.ndarray], rms: Mapping[str, np.ndarray]) -> list[Compared]:
+    def compare(
+        self,
+        references: Mapping[str, np.ndarray],
+        rms: Mapping[str, np.ndarray],
+        limits: Mapping[str, tuple[float, float]],
+    ) -> list[Compared]:
         """Every output since the last call. references: float64, undisguised; rms: [rows] for outputs that are compared
-        by rows, floored as harness/check.py floors it; the others are compared element by element."""
+        by rows, floored as harness/check.py floors it; the others are compared element by element. limits: LA, LB."""
         names = [tensor for tensor in fields(self._arguments) if tensor.role != "in"]
         found: list[Compared] = []
         offset = 0
@@ -236,7 +241,9 @@ class Bench:
                 gather, scale = vectors(disguise, tensor.name, self._arena)
                 place, poison = address + offset, self._sets[0].memory.poison
                 if sizes:
-                    self._judge.compare_rows(place, tensor.shape, tensor.kind, expected, sizes, gather, scale, poison)
+                    self._judge.compare_rows(
+                        place, tensor.shape, tensor.kind, expected, sizes, gather, scale, limits[tensor.name], poison
+                    )
                 else:
                     self._judge.compare_elements(place, tensor.shape, tensor.kind, expected, gather, scale, poison)
             figures = self._judge.read_figures()

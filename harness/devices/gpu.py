@@ -19,6 +19,7 @@ import numpy as np
 from harness.cards import Card
 from harness.compile.cubin import IncompleteCubin, inspect, match
 from harness.devices.base import Argument, Program, RunLimits, RunResult
+from harness.devices.bench import Bench, Compiled
 from harness.devices.driver import Driver, DriverError
 from harness.devices.memory import CaseMemory
 from harness.devices.names import readable
@@ -27,6 +28,10 @@ from harness.devices.replay import Kernels, Replay, Stop
 from harness.devices.shapes import launch_shapes
 from harness.emulator import ptx
 from harness.errors import JudgeError
+from harness.measure import ceilings
+from harness.measure.clocks import Watch
+from harness.measure.judge_kernels import JudgeKernels, compile_judge_kernels
+from harness.measure.records import Ceilings
 from harness.plan import FIRST_TENSOR_ID, Launch, LaunchPlan
 from harness.planner import PlanFault, make_plan
 from harness.results import Finding
@@ -79,7 +84,8 @@ class GpuDevice:
         version = self._driver.version()
         found = None if fresh else ceilings.known(self.name, version)
         if found is None:
-            found = ceilings.measure(self._driver, self.card, self._watch())
+            free, _ = self._driver.memory()
+            found = ceilings.measure(self._driver, self.card, free, lambda: self._watch().read().sm_mhz)
             ceilings.remember(found)
         return found
 
