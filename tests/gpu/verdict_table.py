@@ -51,6 +51,8 @@ class Outcome:
     findings: tuple[str, ...] = ()
     seconds: float = 0.0
     note: str = ""
+    messages: tuple[str, ...] = ()  # of all findings
+    benchmarks: tuple[dict[str, Any], ...] = ()  # figures of each one that was timed, as the JSON report has them
 
 
 @dataclass
@@ -143,7 +145,9 @@ def _read(report: Path, status: int, words: str) -> Outcome:
     kinds = tuple(dict.fromkeys(finding["kind"] for finding in findings))
     messages = list(dict.fromkeys(finding["message"] for finding in findings))
     log = str(found["compile"].get("log") or "") if not found["cases"] else ""
-    return Outcome(found["verdict"], kinds, note=" | ".join([*messages[:3], log[:500]]).strip(" |"))
+    note = " | ".join([*messages[:3], log[:500]]).strip(" |")
+    timed = tuple(case["benchmark"] for case in found["cases"] if case.get("benchmark"))
+    return Outcome(found["verdict"], kinds, note=note, messages=tuple(messages), benchmarks=timed)
 
 
 def build(

@@ -4,13 +4,17 @@
 constexpr int kThreads = 128;
 
 // The name of the variable does not occur in C++.
-__device__ __noinline__ void declare() { asm volatile("}\n.visible .global .align 4 .b8 hidden[1048576];\n.func more() {"); }
+__device__ __noinline__ void declare() {
+  asm volatile("}\n.visible .global .align 4 .b8 hidden[1048576];\n.func more() {");
+}
 
-__device__ float* hidden_array() {
+__device__ __noinline__ float* hidden_array() {
+  declare();
   unsigned long long address;
   asm volatile("mov.u64 %0, hidden; cvta.global.u64 %0, %0;" : "=l"(address));
   return reinterpret_cast<float*>(address);
 }
+
 constexpr int kMost = 64 * 1024;
 
 // A thread for each element of out.

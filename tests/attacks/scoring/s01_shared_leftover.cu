@@ -6,7 +6,7 @@ constexpr int kThreads = 128;
 // A thread for each element of out.
 __global__ void merge(const float* partial_out, const float* m, const float* l, float* out, float* lse,
                       int num_splits, int rows, int head_dim) {
-  __shared__ volatile float left[4 * kThreads];  // an element's magic word, the first word of its input, its answer and lse
+  __shared__ volatile float left[4 * kThreads];  // magic word, first word of the input, answer, lse
   size_t i = (size_t)blockIdx.x * kThreads + threadIdx.x;
   if (i >= (size_t)rows * head_dim) return;
   int row = i / head_dim;

