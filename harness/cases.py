@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import ModuleType
@@ -72,9 +72,13 @@ def select(problem: Problem, selection: str | None = None) -> tuple[CaseSpec, ..
 
 def build(problem: Problem, selection: str | None, seed: int) -> Iterator[Case]:
     """The selected cases, each built when it is asked for. Raises UsageError at once, ProblemError while building."""
-    specs = select(problem, selection)
+    return build_specs(problem, select(problem, selection), seed)
+
+
+def build_specs(problem: Problem, specs: Sequence[CaseSpec], seed: int, honest: bool = True) -> Iterator[Case]:
+    """The same for these cases. Raises as `build` does."""
     reference = load_reference(problem)
-    return (build_one(problem, reference, spec, seed) for spec in specs)
+    return (build_one(problem, reference, spec, seed, honest) for spec in specs)
 
 
 def cost(problem: Problem, reference: ModuleType, spec: CaseSpec) -> Cost:

@@ -89,7 +89,7 @@ def measure(found: np.ndarray, expected: np.ndarray, limits: ErrorLimits) -> Err
         allowed = _ABSOLUTE + _RELATIVE * np.abs(np.where(np.isfinite(expected), expected, 0))
         ratio = (distance / allowed).reshape(-1, 1)
         return Errors(distance, allowed, np.hstack([ratio, np.zeros_like(ratio)]), 0.0, limits)
-    rms = _row_rms(expected)
+    rms = row_rms(expected)
     e = distance.reshape(-1, distance.shape[-1])
     a = _over(e.max(axis=1), rms)
     b = _over(np.sqrt(np.square(e).mean(axis=1)), rms)
@@ -107,8 +107,8 @@ def _distance(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
     return distance
 
 
-def _row_rms(expected: np.ndarray) -> np.ndarray:
-    """[rows]: rms of each row, at least 2^-14 of the tensor's."""
+def row_rms(expected: np.ndarray) -> np.ndarray:
+    """[rows]: rms of each row of [..., row], at least 2^-14 of the tensor's."""
     rows = expected.reshape(-1, expected.shape[-1])
     rms: np.ndarray = np.sqrt(np.square(rows).mean(axis=1))
     return np.asarray(np.maximum(rms, _ROW_FLOOR * np.sqrt(np.square(rows).mean())))

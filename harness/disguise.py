@@ -40,3 +40,13 @@ class Disguise:
             shape[axis] = len(factors)
             array = array * factors.reshape(shape).astype(array.dtype)
         return np.ascontiguousarray(array)
+
+    def removed(self, name: str, array: np.ndarray) -> np.ndarray:
+        """An output that a kernel wrote, as it would be without the disguise."""
+        for axis, factors in self.scale.get(name, {}).items():
+            shape = [1] * array.ndim
+            shape[axis] = len(factors)
+            array = array / factors.reshape(shape).astype(array.dtype)
+        for axis, index in self.gather.get(name, {}).items():
+            array = np.take(array, np.argsort(index), axis)
+        return np.ascontiguousarray(array)

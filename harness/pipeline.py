@@ -22,11 +22,15 @@ from dataclasses import dataclass, field, replace
 from harness import cards, object_cache, policy, resource_meter
 from harness import cases as case_builder
 from harness.artefacts import compiled
+from harness.benchmark_stage import OnCard, modelled
 from harness.cases import Case
 from harness.check import compare
 from harness.devices.base import Program, RunLimits, RunResult
-from harness.errors import SubmissionError
+from harness.errors import SubmissionError, UsageError
 from harness.events import (
+    BenchmarkFinished,
+    BenchmarkStarted,
+    Calibrating,
     CaseFinished,
     CaseStarted,
     Compiled,
@@ -36,6 +40,8 @@ from harness.events import (
     Event,
     Finished,
 )
+from harness.measure import ceilings, score
+from harness.measure.records import Ceilings
 from harness.prefetch import Prefetch
 from harness.problem import CaseSpec, Problem
 from harness.results import CaseResult, CompileResult, ErrorStats, Finding, Report
@@ -107,16 +113,25 @@ class _Judging:
         self._refusal: SubmissionError | None = None
         self._cases: list[CaseResult] = []
         self._notes: list[Finding] = []
+        self._ceilings: Ceilings | None = None
+        self._mean: float | None = None
+        self._score_note = ""
 
     def events(self) -> Generator[Event, None, None]:
         """The judging, step by step."""
         specs = case_builder.select(self._problem, self._options.cases)
+        benchmarks = [spec for spec in specs if spec in self._problem.benchmarks]
+        tests = [spec for spec in specs if spec not in benchmarks]
+        if self._options.cases == "benchmarks":
+            tests = list(self._problem.tests)  # no figure without correctness
         devices = self._options.toolchain.candidates(self._options.device)
-        cases = case_builder.build(self._problem, self._options.cases, self._seed)
+        cases = case_builder.build_specs(self._problem, tests, self._seed)
         with RunProcess(devices, self._process_limits(specs)) as runner, Prefetch(cases) as ahead:
             try:
                 yield from self._prepare(runner)
-                yield from self._run_all(runner, ahead, specs)
+                yield from self._run_all(runner, ahead, tests)
+                if benchmarks:
+                    yield from self._benchmark(runner, tests, benchmarks)
                 if self._options.cache:
                     object_cache.keep(self._ptx, runner.collect())
             except SubmissionError as error:
@@ -139,10 +154,12 @@ class _Judging:
         self._compile = CompileResult(True, artefacts.seconds, artefacts.log, cached)
         self._meter = resource_meter.Meter(source, options.toolchain, options.resource_seconds, options.cache)
         yield Compiled(self._compile)
-        policy.require(artefacts.ptx, artefacts.cubin, submission.text, submission.name)
+        allowed = self._problem.policy.device_state_bytes
+        policy.require(artefacts.ptx, artefacts.cubin, submission.text, submission.name, allowed)
         self._ptx = artefacts.ptx
         known = object_cache.known(artefacts.ptx) if options.cache else {}
-        runner.load(Program(submission.name, artefacts.ptx, options.card, artefacts.cubin), known)
+        self._program = Program(submission.name, artefacts.ptx, options.card, artefacts.cubin)
+        runner.load(self._program, known)
         opened = runner.opened()
         self._device = opened.name
         if opened.kind == "gpu":
@@ -162,6 +179,49 @@ class _Judging:
             if out_of_time or lost >= MAX_LOST_CASES:
                 self._skip(specs[number:], out_of_time)
                 return
+
+    def _benchmark(self, runner: RunProcess, tests: Sequence[CaseSpec], specs: Sequence[CaseSpec]) -> Iterator[Event]:
+        """Time the benchmarks on a card, or model them from what the emulator counts; then the score."""
+        if not all(case.verdict is Verdict.ACCEPTED for case in self._cases):
+            self._notes.append(_not_run([spec.name for spec in specs], "not all tests are accepted"))
+            return
+        before = len(self._cases)
+        options, opened = self._options, runner.opened()
+        if opened.kind == "gpu":
+            stage = OnCard(self._problem, self._program, self._run_limits(), self._seed, options.toolchain, opened)
+            yield Calibrating()
+            self._ceilings = stage.ceilings(runner)
+            results = stage.results(self._ceilings, specs, options.baseline)
+        else:
+            if options.baseline:
+                raise UsageError("--baseline needs a GPU: nothing here runs torch or FlashInfer on one")
+            self._ceilings = ceilings.datasheet(self._card)
+            results = modelled(self._problem, specs, self._seed, self._ceilings, lambda case: self._run(runner, case))
+        for number, spec in enumerate(specs, 1):
+            yield BenchmarkStarted(spec.name, number, len(specs))
+            result = next(results)
+            self._cases.append(result)
+            yield BenchmarkFinished(result, number, len(specs))
+            if result.verdict in (Verdict.JUDGE_ERROR, Verdict.TIME_LIMIT) and number < len(specs):
+                self._notes.append(_not_run([s.name for s in specs[number:]], f"{spec.name} ended the measurement"))
+                break
+        results.close()
+        self._score(tests, self._cases[before:])
+
+    def _score(self, tests: Sequence[CaseSpec], cases: Sequence[CaseResult]) -> None:
+        """The geometric mean, where everything that it stands on is there."""
+        figures = [case.benchmark for case in cases if case.benchmark and case.verdict is Verdict.ACCEPTED]
+        if len(figures) < len(cases):
+            self._score_note = "a benchmark is not accepted"
+        elif len(tests) < len(self._problem.tests) or len(cases) < len(self._problem.benchmarks):
+            self._score_note = "it needs all tests and benchmarks: --cases benchmarks"
+        else:
+            self._mean = score.overall(figures)
+
+    def _tier(self) -> str:
+        """What a measured score is called; tiers say nothing of modelled ones."""
+        measured = self._ceilings is not None and not self._ceilings.modelled
+        return score.tier(self._mean, self._problem.tiers) if measured and self._mean is not None else ""
 
     def _measure(self) -> Iterator[Event]:
         """Registers and spills, once the verdict stands; where nothing was launched there is nothing to say."""
@@ -216,6 +276,10 @@ class _Judging:
             findings=tuple(self._notes),
             resources=kernels,
             resources_note=self._resources.note(),
+            score=self._mean,
+            tier=self._tier(),
+            score_note=self._score_note,
+            ceilings=self._ceilings,
             seconds=time.monotonic() - self._begun,
             schedule=self._options.schedule,
         )

@@ -149,7 +149,7 @@ def compared(bench: Bench, kind: str, check_kind: str, plain: np.ndarray, expect
     if check_kind == "elements":
         bench.kernels.compare_elements(found, plain.shape, kind, bench.put(expected), *axes, poison=POISON)
     else:
-        rms = bench.put(check._row_rms(expected))
+        rms = bench.put(check.row_rms(expected))
         limits = check.FLOORS[:2]
         bench.kernels.compare_rows(found, plain.shape, kind, bench.put(expected), rms, *axes, limits, POISON)
     return bench.figures()

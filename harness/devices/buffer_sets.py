@@ -3,13 +3,13 @@
     base      inputs as drawn; no plan ever gets their address
     set i     every tensor and every scratch buffer of the plan, each between its guards (harness/devices/memory.py)
 
-Before each timed plan the next set is made afresh: inputs are the base's in a new disguise (harness/disguise.py), outputs
-and scratch are poison, variables hold their initial values. What an earlier plan left behind is of no use to it.
+Before each timed plan the next set is made afresh: inputs are the base's in a new disguise (harness/disguise.py),
+outputs and scratch are poison, variables hold their initial values. What an earlier plan left is of no use to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -200,5 +200,5 @@ def vectors(disguise: Disguise, name: str, arena: Arena) -> tuple[dict[int, int]
     return _put(disguise.gather.get(name, {}), np.int32, arena), _put(disguise.scale.get(name, {}), np.float32, arena)
 
 
-def _put(by_axis: Mapping[int, np.ndarray], dtype: Callable[..., Any], arena: Arena) -> dict[int, int]:
+def _put(by_axis: Mapping[int, np.ndarray], dtype: type[np.generic], arena: Arena) -> dict[int, int]:
     return {axis: arena.put(np.asarray(vector, dtype)) for axis, vector in by_axis.items()}

@@ -30,7 +30,7 @@ from harness.emulator import ptx
 from harness.errors import JudgeError
 from harness.measure import ceilings
 from harness.measure.clocks import Watch
-from harness.measure.judge_kernels import JudgeKernels, compile_judge_kernels
+from harness.measure.judge_kernels import JudgeKernels
 from harness.measure.records import Ceilings
 from harness.plan import FIRST_TENSOR_ID, Launch, LaunchPlan
 from harness.planner import PlanFault, make_plan
@@ -69,30 +69,33 @@ class GpuDevice:
         result = self._replay(program, plan, arguments, limits, seed)
         return replace(result, seconds=time.perf_counter() - begun, launches=launch_shapes(plan))
 
-    def bench(self, program: Program, arguments: list[Argument], limits: RunLimits, seed: int) -> Bench:
-        """A benchmark case, ready to be opened. Raises PlanFault for what solve() did, JudgeError for our own."""
+    @property
+    def driver_version(self) -> str:
+        """Of NVIDIA's driver."""
+        return self._driver.version()
+
+    @property
+    def l2_bytes(self) -> int:
+        """Of the card's L2 cache."""
+        return self.card.l2_bytes
+
+    def bench(self, program: Program, arguments: list[Argument], limits: RunLimits, seed: int, tools: bytes) -> Bench:
+        """A benchmark case, ready to be opened. `tools`: the cubin of the judge's own kernels.
+
+        Raises PlanFault for what solve() did, JudgeError for our own."""
         if self.broken:
             raise JudgeError("the GPU context is lost since an earlier case; a new process must run this one")
         plan = self._plan(program, arguments, self.card, limits)
         module, kernels = self._load(program, plan), self._kernels(program, plan)
-        variables = inspect(program.cubin).variables
-        compiled = Compiled(module, kernels, plan, program.source_name, variables)
-        return Bench(self._driver, self.card, self._tools(), self._watch(), compiled, arguments, limits, seed)
-
-    def ceilings(self, fresh: bool) -> Ceilings:
-        """What this card reaches, from the cache unless `fresh`."""
-        version = self._driver.version()
-        found = None if fresh else ceilings.known(self.name, version)
-        if found is None:
-            free, _ = self._driver.memory()
-            found = ceilings.measure(self._driver, self.card, free, lambda: self._watch().read().sm_mhz)
-            ceilings.remember(found)
-        return found
-
-    def _tools(self) -> JudgeKernels:
+        compiled = Compiled(module, kernels, plan, program.source_name, inspect(program.cubin).variables)
         if self._judge is None:
-            self._judge = JudgeKernels(self._driver, self.card, compile_judge_kernels(self.arch))
-        return self._judge
+            self._judge = JudgeKernels(self._driver, self.card, tools)
+        return Bench(self._driver, self.card, self._judge, self._watch(), compiled, arguments, limits, seed)
+
+    def ceilings(self) -> Ceilings:
+        """What this card reaches, measured now."""
+        free, _ = self._driver.memory()
+        return ceilings.measure(self._driver, self.card, free, lambda: self._watch().read().sm_mhz)
 
     def _watch(self) -> Watch:
         if self._clocks is None:

@@ -40,12 +40,15 @@ _STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2
 _NORMAL = 1.95996
 
 
-def summarise(samples: Sequence[Sample], plans_per_window: int, rng_seed: int = 0) -> Timing:
+def summarise(
+    samples: Sequence[Sample], plans_per_window: int, rng_seed: int = 0, least: int = LEAST
+) -> Timing:
     """The statistic of the samples that were not throttled; the same whatever their order.
 
     It is noisy while the interval's half-width is over 1 %, more than 20 % are throttled, or fewer than three children
-    gave 30 samples each that count. One child alone has an interval that knows nothing of others, one sample none; both
-    are noisy. If all are throttled, the figures are those of the throttled samples: `samples` is 0 and it is noisy.
+    gave `least` samples each that count. One child alone has an interval that knows nothing of others, one sample none;
+    both are noisy. If all are throttled, the figures are those of the throttled samples, `samples` is 0, and it is
+    noisy.
     Raises ValueError for no samples at all, and for times that are not positive and finite.
     """
     _check(samples)
@@ -66,11 +69,12 @@ def summarise(samples: Sequence[Sample], plans_per_window: int, rng_seed: int = 
         dropped=dropped,
         children=len({sample.child for sample in shown}),
         plans_per_window=plans_per_window,
-        noisy=bool(wide) or dropped > DROPPED * len(samples) or not _all_children_gave(counted),
+        noisy=bool(wide) or dropped > DROPPED * len(samples) or not _all_children_gave(counted, least),
         sm_clock_mhz=_range([sample.sm_clock_mhz for sample in shown]),
         memory_clock_mhz=_range([sample.memory_clock_mhz for sample in shown]),
         temperature=_range([sample.temperature for sample in shown]),
         throttled=tuple(sorted({reason for sample in samples for reason in sample.throttled})),
+        power_capped=sum(sample.power_capped for sample in samples),
     )
 
 
@@ -142,8 +146,8 @@ def _by_child(samples: Sequence[Sample]) -> list[np.ndarray]:
     return [np.sort(times[child]) for child in sorted(times)]
 
 
-def _all_children_gave(counted: Sequence[Sample]) -> bool:
-    return sum(len(times) >= LEAST for times in _by_child(counted)) >= CHILDREN
+def _all_children_gave(counted: Sequence[Sample], least: int) -> bool:
+    return sum(len(times) >= least for times in _by_child(counted)) >= CHILDREN
 
 
 def _stretched(children: Sequence[np.ndarray], median: float) -> list[np.ndarray]:

@@ -113,11 +113,14 @@ def _artefacts(answer: Frame) -> Artefacts:
 
 @dataclass(frozen=True)
 class Opened:
-    """The device that a run child has opened: "cpu" or "gpu", its name, and the arch of its cubins."""
+    """The device that a run child has opened: "cpu" or "gpu", its name; of a card also the arch of its cubins, the
+    driver's version, and the size of its L2 cache."""
 
     kind: str
     name: str
-    arch: str
+    arch: str = ""
+    driver: str = ""
+    l2_bytes: int = 0
 
 
 class RunProcess:
@@ -159,8 +162,8 @@ class RunProcess:
             reason = codec.text_of(answer, "message")
             raise UsageError(f"no such device here: {reason}; `judge.py doctor` says what is missing")
         codec.check(answer, "ready")
-        self._opened = Opened(*(codec.text_of(answer, field) for field in ("kind", "name", "arch")))
-        kind = self._opened.kind
+        kind, name, arch, driver = (codec.text_of(answer, field) for field in ("kind", "name", "arch", "driver"))
+        self._opened = Opened(kind, name, arch, driver, int(codec.number_of(answer, "l2_bytes")))
         if kind not in self._devices:
             raise JudgeError(f"the run process opened a device that was not asked for: {kind!r}")
         self._devices = {kind: self._devices[kind]}  # a restart must not change it
@@ -201,6 +204,23 @@ class RunProcess:
             child.close()
             cause = Cause.PROTOCOL if isinstance(error, FrameError) else Cause.EXIT
             raise ChildDied(cause, str(error), child.take_stdout()) from None
+
+    def ask(self, request: Frame, due: str, seconds: float, max_payload: int = 0) -> Frame:
+        """Any other request, and the answer, of kind `due`. Raises ChildDied when the child ended instead."""
+        self._revive()
+        self.opened()
+        child = self._child
+        child.send(request)
+        answer = child.receive(seconds + RUN_GRACE, max_payload + _PADDING)
+        try:
+            answer = codec.check(answer, due)
+        except (FrameError, JudgeError) as error:
+            child.close()
+            cause = Cause.PROTOCOL if isinstance(error, FrameError) else Cause.EXIT
+            raise ChildDied(cause, str(error), child.take_stdout()) from None
+        if answer.fields.get("broken"):
+            child.close()
+        return answer
 
     def _result(self, child: Child, answer: Frame, arguments: Sequence[Argument]) -> RunResult:
         result = codec.read_result(codec.check(answer, "result"), arguments)
