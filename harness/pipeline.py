@@ -250,7 +250,12 @@ class _Judging:
 
     def _run_limits(self) -> RunLimits:
         seconds = self._options.seconds or self._problem.limits.seconds
-        return RunLimits(seconds=seconds, threads=self._options.threads, schedule=self._options.schedule)
+        return RunLimits(
+            seconds=seconds,
+            threads=self._options.threads,
+            schedule=self._options.schedule,
+            device_state_bytes=self._problem.policy.device_state_bytes,
+        )
 
     def _process_limits(self, specs: Sequence[CaseSpec]) -> dict[str, ProcessLimits]:
         memory = _EMULATOR_BYTES + (os.cpu_count() or 1) * _BYTES_PER_CORE

@@ -18,7 +18,7 @@ from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.host import HostFault, HostProgram
 from harness.emulator.ptx import Kernel, parsed
 from harness.errors import JudgeError
-from harness.plan import FIRST_TENSOR_ID, LaunchPlan, address
+from harness.plan import FIRST_TENSOR_ID, Launch, LaunchPlan, address, locate
 from harness.planning.api import HostApi
 from harness.planning.calls import user_words
 from harness.planning.memory import PlanFault
@@ -55,7 +55,28 @@ def make_plan(program: Program, arguments: list[Argument], card: Card, limits: R
         message = f"solve() needs what the judge cannot evaluate: {user_words(unsupported.what)}"
         finding = Finding(FindingKind.UNSUPPORTED, message, program.source_name)
         raise PlanFault([*api.findings, finding]) from unsupported
-    return api.plan()
+    plan = api.plan()
+    if not limits.device_state_bytes:
+        _check_handed_over(program, plan)
+    return plan
+
+
+def _check_handed_over(program: Program, plan: LaunchPlan) -> None:
+    """Raises PlanFault where solve() hands a kernel the address of a device variable, which the kernel could write.
+
+    harness/policy.py follows the addresses that kernels name themselves; it cannot see one that is an argument."""
+    known = parsed(program.ptx).variables
+    state = {v.id: v for v in plan.variables if v.name in known and known[v.name].space != "const"}
+    for launch in (step for step in plan.steps if isinstance(step, Launch)):
+        words = (int.from_bytes(launch.args[i : i + 8], "little") for i in range(0, len(launch.args) - 7, 8))
+        variable = next((state[locate(word)[0]] for word in words if locate(word)[0] in state), None)
+        if variable:
+            name = user_words(variable.name)
+            message = (
+                f"solve() hands the address of the device variable {name} to a kernel. A device variable can carry a "
+                "result from one launch to the next: take memory from cudaMalloc instead."
+            )
+            raise PlanFault([Finding(FindingKind.DEVICE_STATE, message, program.source_name, launch.line, tensor=name)])
 
 
 def _check_variables(program: Program) -> None:

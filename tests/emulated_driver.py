@@ -225,3 +225,9 @@ def _error(outcome: Outcome) -> DriverError | None:
         L.F_STOPPED: (_TIMEOUT, "the launch timed out and was terminated"),
     }.get(kind, (_FAILED, "unspecified launch failure"))
     return DriverError(code, "cuCtxSynchronize", text)
+
+    def version(self) -> str:
+        return "1.0"
+
+    def bus_id(self) -> str:
+        return "0000:00:00.0"

@@ -45,6 +45,7 @@ class RunLimits:
     scratch_bytes: int = 1 << 30
     stdout_bytes: int = 64 * 1024
     threads: int = 0  # host threads for the emulator; 0: all cores
+    device_state_bytes: int = 0  # of device variables that the problem lets kernels write
     schedule: int | None = None  # seed that shuffles the emulator's order of blocks and warps; None: as numbered
 
 

@@ -7,8 +7,8 @@
 
 A window (harness/measure/stopwatch.py times it and does nothing else):
 
-    prepare sets | fingerprint inputs | flush L2 | poison shared memory | hold, event, plans, event | fingerprint | guards
-    | outputs into the stash
+    prepare sets | fingerprint inputs | poison shared and local memory | flush L2 | hold, event, plans, event
+    | guards, fingerprints | outputs into the stash, sealed; nothing readable is left
 
 References come to this process only in `compare`, when no kernel of the submission runs; they are overwritten before
 the next one does. A fault ends the case: it is a finding, and the context may be lost with it (`broken`).
@@ -17,8 +17,9 @@ the next one does. A fault ends the case: it is a finding, and the context may b
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ import numpy as np
 from harness.cards import Card
 from harness.devices.base import Argument, RunLimits
 from harness.devices.buffer_sets import Arena, Base, BufferSet, Variables, fields, vectors
-from harness.devices.driver import Driver, DriverError
+from harness.devices.driver import DriverError, TimedDriver
 from harness.devices.faults import Where, too_long, where
 from harness.devices.memory import CaseMemory
 from harness.devices.replay import Kernels, Replay, Stop, stop_of
@@ -47,6 +48,7 @@ _SHARE_OF_MEMORY = 0.25  # of what is free, for the stash
 _WARM_UP_SECONDS = 0.3  # of flushing, for the clocks
 _TRIES = 8  # for a window in which the host was too slow
 _EMPTY_WINDOWS = 50
+_PATTERN, _STASH = "what guard zones hold", "the outputs of earlier launches"
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Compiled:
 class Bench:
     """One case. Every method raises JudgeError for what is not the submission's doing."""
 
-    def __init__(self, driver: Driver, card: Card, judge: JudgeKernels, watch: Watch, compiled: Compiled,
+    def __init__(self, driver: TimedDriver, card: Card, judge: JudgeKernels, watch: Watch, compiled: Compiled,
                  arguments: Sequence[Argument], limits: RunLimits, seed: int):  # fmt: skip
         self._driver, self._card, self._judge, self._watch = driver, card, judge, watch
         self._compiled, self._arguments, self._limits, self._seed = compiled, arguments, limits, seed
@@ -111,7 +113,9 @@ class Bench:
         self._next = 0
         self._stash: list[tuple[int, Disguise]] = []  # (address, the disguise that it answers to)
         self._done: list[tuple[int, Disguise]] = []  # of the last comparison
-        self._stash_at, self._stash_size, self._pattern, self._per_window = 0, 0, 0, 1
+        self._stash_at, self._stash_size, self._per_window = 0, 0, 1
+        self._pattern, self._pattern_bytes = 0, 0
+        self._local_bytes = 0
         self._place = self._where()
         self.broken = False
 
@@ -127,6 +131,7 @@ class Bench:
         self._base = self._allocating(lambda: Base(self._driver, self._arguments))
         self._variables = Variables(self._driver, self._compiled.module, self._compiled.variables)
         self._add_set()
+        self._local_bytes = self._most_local_bytes()
         self._warm_up()
         overhead = self._overhead()
         seconds = 0.0
@@ -167,7 +172,7 @@ class Bench:
                 if keep:
                     self._keep(sets, disguises)
                 return taken / len(disguises), ()
-        raise JudgeError("the host is too busy to keep the card supplied with work; let nothing else run, and try again")
+        raise JudgeError("the host is too busy to keep the card supplied with work; let it do nothing else")
 
     def _take(self, count: int) -> list[BufferSet]:
         """The next sets in rotation."""
@@ -182,16 +187,29 @@ class Bench:
         for one, disguise in zip(sets, disguises, strict=True):
             one.prepare(disguise, self._base, self._judge, self._arena)
         before = self._fingerprints(sets)
+        self._arena.wipe()
         self._judge.poison_shared(sets[0].memory.poison)
+        if self._local_bytes:
+            self._judge.poison_local(sets[0].memory.poison, self._local_bytes)
         self._driver.forget_persisting()
         self._judge.flush()
         return before
 
     def _fingerprints(self, sets: Sequence[BufferSet]) -> list[int]:
-        for one in sets:
-            for _, address, nbytes in one.inputs():
-                self._judge.fingerprint(address, nbytes, self._key)
+        """Of the sets' inputs, and of what the judge keeps for itself."""
+        for _, address, nbytes in self._watched(sets):
+            self._judge.fingerprint(address, nbytes, self._key)
         return self._judge.fingerprints()
+
+    def _watched(self, sets: Sequence[BufferSet]) -> Iterator[tuple[str, int, int]]:
+        """(name, address, bytes) of what no plan may change: its own inputs, those that later ones are made from, the
+        pattern of guards, and the outputs of earlier plans."""
+        for one in sets:
+            yield from one.inputs()
+        yield from self._base.inputs()
+        yield _PATTERN, self._pattern, self._pattern_bytes
+        if self._stash:
+            yield _STASH, self._stash_at, len(self._stash) * self._stash_size
 
     def _timed(self, sets: Sequence[BufferSet]) -> float | None:
         try:
@@ -209,7 +227,7 @@ class Bench:
         if any(self._judge.fingerprints()):
             return tuple(finding for one in sets for finding in one.memory.guard_findings())
         after = self._fingerprints(sets)
-        names = [name for one in sets for name, _, _ in one.inputs()]
+        names = [name for name, _, _ in self._watched(sets)]
         changed = {name for name, old, new in zip(names, before, after, strict=True) if old != new}
         return tuple(_changed(name) for name in sorted(changed))
 
@@ -218,9 +236,10 @@ class Bench:
         for one, disguise in zip(sets, disguises, strict=True):
             address = self._stash_at + len(self._stash) * self._stash_size
             for tensor, source in one.outputs():
-                self._driver.copy(address, source, tensor.nbytes)
+                self._judge.seal(address, source, tensor.nbytes, self._key + address)
                 address += _aligned(tensor.nbytes)
             self._stash.append((address - self._stash_size, disguise))
+            one.forget()
 
     def compare(
         self,
@@ -234,12 +253,14 @@ class Bench:
         found: list[Compared] = []
         offset = 0
         for tensor in names:
+            opened = self._allocating(partial(self._driver.allocate, tensor.nbytes))
             expected = self._upload(references[tensor.name])
             sizes = self._upload(rms[tensor.name]) if tensor.name in rms else 0
             for address, disguise in self._stash:
                 self._arena.reset()
                 gather, scale = vectors(disguise, tensor.name, self._arena)
-                place, poison = address + offset, self._sets[0].memory.poison
+                self._judge.seal(opened, address + offset, tensor.nbytes, self._key + address + offset)
+                place, poison = opened, self._sets[0].memory.poison
                 if sizes:
                     self._judge.compare_rows(
                         place, tensor.shape, tensor.kind, expected, sizes, gather, scale, limits[tensor.name], poison
@@ -248,6 +269,7 @@ class Bench:
                     self._judge.compare_elements(place, tensor.shape, tensor.kind, expected, gather, scale, poison)
             figures = self._judge.read_figures()
             found += [Compared(plan, tensor.name, each) for plan, each in enumerate(figures)]
+            self._scrub(opened, tensor.nbytes)
             self._scrub(expected, references[tensor.name].nbytes)
             if sizes:
                 self._scrub(sizes, rms[tensor.name].nbytes)
@@ -261,14 +283,17 @@ class Bench:
         outputs: dict[str, np.ndarray] = {}
         for argument in self._arguments:
             if isinstance(argument.value, np.ndarray) and argument.role != "in":
-                data = self._driver.download(address, argument.value.nbytes)
+                data = self._unsealed(address, argument.value.nbytes)
                 outputs[argument.name] = data.view(argument.value.dtype).reshape(argument.value.shape)
                 address += _aligned(argument.value.nbytes)
         return outputs
 
-    def poison_word(self) -> int:
-        """What an output that was never written holds."""
-        return self._sets[0].memory.poison
+    def _unsealed(self, address: int, nbytes: int) -> np.ndarray:
+        opened = self._driver.allocate(nbytes)
+        self._judge.seal(opened, address, nbytes, self._key + address)
+        data = self._driver.download(opened, nbytes)
+        self._scrub(opened, nbytes)
+        return data
 
     def close(self) -> None:
         """Give everything back; a lost context gives nothing back."""
@@ -290,6 +315,7 @@ class Bench:
         one = BufferSet(self._driver, replay, memory, self._arguments, self._compiled.plan, self._compiled.module)
         if not self._pattern:
             self._pattern = self._upload(memory.guard_pattern)
+            self._pattern_bytes = memory.guard_pattern.nbytes
         self._sets.append(one)
 
     def _add_sets(self) -> None:
@@ -324,6 +350,14 @@ class Bench:
             free, whole = self._driver.memory()
             message = f"this benchmark does not fit: {free >> 20} of the card's {whole >> 20} MiB are free"
             raise Stop(Finding(FindingKind.UNSUPPORTED, message), fatal=False) from error
+
+    def _most_local_bytes(self) -> int:
+        """Local memory of a thread, of the kernel that has most of it; 0 where none has any."""
+        found, names = 0, self._compiled.kernels.cubin_name
+        for launch in (step for step in self._compiled.plan.steps if isinstance(step, Launch)):
+            function = self._driver.function(self._compiled.module, names.get(launch.kernel, launch.kernel))
+            found = max(found, self._driver.local_bytes(function))
+        return found
 
     def _warm_up(self) -> None:
         """Keep the card busy until its clocks are up."""
@@ -362,5 +396,7 @@ def _aligned(nbytes: int) -> int:
 
 
 def _changed(name: str) -> Finding:
+    if name in (_PATTERN, _STASH):
+        return Finding(FindingKind.READ_ONLY_WRITE, f"A timed launch wrote into memory of the judge: {name}.")
     message = f"{name} is an input, but a timed launch changed it; run the tests with --device cpu to see the line."
     return Finding(FindingKind.READ_ONLY_WRITE, message, tensor=name)

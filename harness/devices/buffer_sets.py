@@ -84,6 +84,11 @@ class Arena:
         self._driver.upload(address, np.ascontiguousarray(array))
         return address
 
+    def wipe(self) -> None:
+        """Overwrite what was put there, once everything queued so far is done with it."""
+        for address, nbytes in self._blocks[: self._at + 1]:
+            self._driver.memset(address, 0xFF, nbytes)
+
     def free(self) -> None:
         for address, _ in self._blocks:
             self._driver.free(address)
@@ -97,13 +102,20 @@ class Base:
     def __init__(self, driver: Driver, arguments: Sequence[Argument]):
         self._driver = driver
         self._addresses: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
         for argument in arguments:
             if isinstance(argument.value, np.ndarray) and argument.role != "out":
                 address = self._addresses[argument.name] = driver.allocate(max(argument.value.nbytes, 1))
+                self._sizes[argument.name] = argument.value.nbytes
                 driver.upload(address, np.ascontiguousarray(argument.value))
 
     def address(self, name: str) -> int:
         return self._addresses[name]
+
+    def inputs(self) -> Iterator[tuple[str, int, int]]:
+        """(name, address, bytes) of all of them."""
+        for name, address in self._addresses.items():
+            yield name, address, self._sizes[name]
 
     def free(self) -> None:
         for address in self._addresses.values():
@@ -180,6 +192,14 @@ class BufferSet:
         self._driver.fill(placed.address, self.memory.poison, words)
         if rest:  # another whole word would reach into the guard
             self._driver.upload(placed.address + 4 * words, self.memory.poison.to_bytes(4, "little")[:rest])
+
+    def forget(self) -> None:
+        """Overwrite what a plan has left, so that no later one on another set can read it."""
+        for tensor in self.fields:
+            if tensor.role != "in":
+                self._poison(tensor.buffer_id)
+        for scratch in self._plan.scratch:
+            self._poison(scratch.id)
 
     def inputs(self) -> Iterator[tuple[str, int, int]]:
         """(name, address, bytes) of what a plan may not change."""

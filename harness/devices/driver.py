@@ -79,6 +79,13 @@ class Driver(Protocol):
     def wait(self, seconds: float) -> bool:
         """Wait for everything started; False if it still runs after so many seconds."""
 
+    def flush_output(self) -> None:
+        """Push what kernels printed out to the process's stdout."""
+
+
+class TimedDriver(Driver, Protocol):
+    """A driver that can also time, and say what it runs on: what measuring needs."""
+
     def create_event(self) -> Any:
         """A mark in the order of what the card does, with the time at which it was reached."""
 
@@ -102,6 +109,3 @@ class Driver(Protocol):
 
     def bus_id(self) -> str:
         """The card's PCI address, as "0000:3B:00.0"."""
-
-    def flush_output(self) -> None:
-        """Push what kernels printed out to the process's stdout."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from harness.cards import Card
 from harness.compile.cubin import IncompleteCubin, inspect, match
 from harness.devices.base import Argument, Program, RunLimits, RunResult
 from harness.devices.bench import Bench, Compiled
-from harness.devices.driver import Driver, DriverError
+from harness.devices.driver import Driver, DriverError, TimedDriver
 from harness.devices.memory import CaseMemory
 from harness.devices.names import readable
 from harness.devices.pycuda_driver import PyCudaDriver, detect_card
@@ -50,6 +51,7 @@ class GpuDevice:
         """Open the first card. Raises UsageError where there is no PyCUDA, no driver or no card."""
         self.card = card or detect_card()
         self._driver = driver or PyCudaDriver()
+        self._timed = cast(TimedDriver, self._driver)  # a test's may lack that part
         self.name = self.card.full_name
         self.arch = f"sm_{self.card.arch}"
         self.broken = False
@@ -72,7 +74,7 @@ class GpuDevice:
     @property
     def driver_version(self) -> str:
         """Of NVIDIA's driver."""
-        return self._driver.version()
+        return self._timed.version()
 
     @property
     def l2_bytes(self) -> int:
@@ -90,16 +92,16 @@ class GpuDevice:
         compiled = Compiled(module, kernels, plan, program.source_name, inspect(program.cubin).variables)
         if self._judge is None:
             self._judge = JudgeKernels(self._driver, self.card, tools)
-        return Bench(self._driver, self.card, self._judge, self._watch(), compiled, arguments, limits, seed)
+        return Bench(self._timed, self.card, self._judge, self._watch(), compiled, arguments, limits, seed)
 
     def ceilings(self) -> Ceilings:
         """What this card reaches, measured now."""
-        free, _ = self._driver.memory()
-        return ceilings.measure(self._driver, self.card, free, lambda: self._watch().read().sm_mhz)
+        free, _ = self._timed.memory()
+        return ceilings.measure(self._timed, self.card, free, lambda: self._watch().read().sm_mhz)
 
     def _watch(self) -> Watch:
         if self._clocks is None:
-            self._clocks = Watch(self._driver.bus_id())
+            self._clocks = Watch(self._timed.bus_id())
         return self._clocks
 
     def _replay(

@@ -13,11 +13,11 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from harness.cards import Card
 from harness.compile.nvrtc import nvrtc
-from harness.devices.driver import Driver, DriverError
+from harness.devices.driver import DriverError, TimedDriver
 from harness.errors import JudgeError, UsageError
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -25,22 +25,6 @@ Work = Callable[[], None]
 _SECONDS = 10.0  # that anything here may take
 _STATIC_SHARED_BYTES = 48 << 10  # more must be allowed
 _WARM = 5  # launches before windows
-
-
-class TimedDriver(Driver, Protocol):
-    """The driver calls that time needs."""
-
-    def create_event(self) -> Any:
-        """A mark in the order of what the card does, with the time at which it was reached."""
-
-    def record(self, event: Any) -> None:
-        """Let the event happen once everything started before is done."""
-
-    def elapsed(self, begin: Any, end: Any) -> float:
-        """Seconds between two events that have happened."""
-
-    def version(self) -> str:
-        """Of NVIDIA's driver."""
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from harness.cards import Card
+from harness.devices.driver import TimedDriver
 from harness.errors import JudgeError
 from harness.measure import matrix_rates
-from harness.measure.ceiling_bench import Bench, Effort, TimedDriver, Work, compiled, naming, sources
+from harness.measure.ceiling_bench import Bench, Effort, Work, compiled, naming, sources
 from harness.measure.ceiling_cache import known, remember
 from harness.measure.records import Ceilings
 

@@ -31,6 +31,7 @@ _AXES = 4
 _THREADS = 256  # of a block
 _ROWS = _THREADS // 32  # a block's warps take a row each
 _BLOCKS_PER_SM = 8
+_LOCAL_BYTES = (1024, 8192, 32768)  # as compiled; the judge allows no submission more than the last
 _LARGEST = 1 << 32  # number of units that the kernels' 32-bit divisions can take apart
 _FIGURES = struct.Struct("<4d3Q")
 _WORD = (1 << 64) - 1
@@ -195,6 +196,20 @@ class JudgeKernels:
         args = struct.pack("<2I", word, nbytes // 4)
         function = self._function("poison_shared")
         self._driver.launch(function, (2 * self._card.sms, 1, 1), (1024, 1, 1), nbytes, args)
+
+    def poison_local(self, word: int, nbytes: int) -> None:
+        """Fill the local memory of all threads that the card holds, at least `nbytes` of each."""
+        size = next((size for size in _LOCAL_BYTES if size >= nbytes), _LOCAL_BYTES[-1])
+        function = self._function(f"poison_local_{size}")
+        blocks = 2 * self._card.sms * self._card.threads_per_sm // 1024
+        args = struct.pack("<2IQ", word, 1, self._memory["sink"])
+        self._driver.launch(function, (blocks, 1, 1), (1024, 1, 1), 0, args)
+
+    def seal(self, target: int, source: int, nbytes: int, key: int) -> None:
+        """target = source under a pad that follows from the key, word by word; sealing twice gives the source back.
+        Of bytes beyond the last whole word nothing is taken."""
+        args = struct.pack("<5Q", target, source, nbytes // 4, _splitmix(key, 1), _splitmix(key, 2) | 1)
+        self._launch("seal", self._blocks(nbytes // 4), args)
 
     def hold(self, seconds: float) -> None:
         """Keep the card busy for so long, so that whatever is queued meanwhile follows without gaps."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from harness.devices.driver import Driver
+from harness.devices.driver import TimedDriver
 
 _FIRST_HOLD = 200e-6  # seconds; queueing a launch takes the host some 10 us
 _LONGEST_HOLD = 0.05  # the driver queues about a thousand launches, so that more would not help
@@ -19,7 +19,7 @@ _LONGEST_HOLD = 0.05  # the driver queues about a thousand launches, so that mor
 class Stopwatch:
     """`hold(seconds)` starts a kernel that takes so long."""
 
-    def __init__(self, driver: Driver, hold: Callable[[float], None]):
+    def __init__(self, driver: TimedDriver, hold: Callable[[float], None]):
         self._driver, self._hold = driver, hold
         self._begin, self._end = driver.create_event(), driver.create_event()
         self._seconds = _FIRST_HOLD

@@ -92,6 +92,41 @@ extern "C" __global__ void __launch_bounds__(1024) poison_shared(unsigned word, 
     for (unsigned n = threadIdx.x; n < words; n += blockDim.x) everything[n] = word;
 }
 
+// Fills BYTES of local memory of every thread. Frames end where the local memory of a thread ends, so that a frame
+// covers every smaller one of another kernel. `stride` is odd and unknown to the compiler: the array stays in memory.
+template <int BYTES>
+__device__ void fill_local(unsigned word, unsigned stride, unsigned *sink)
+{
+    constexpr unsigned words = BYTES / 4;
+    unsigned memory[words];
+    for (unsigned n = 0, at = 0; n < words; ++n, at = (at + stride) % words) memory[at] = word;
+    if (memory[stride % words] != word) *sink = word;
+}
+
+extern "C" __global__ void __launch_bounds__(1024) poison_local_1024(unsigned word, unsigned stride, unsigned *sink)
+{
+    fill_local<1024>(word, stride, sink);
+}
+
+extern "C" __global__ void __launch_bounds__(1024) poison_local_8192(unsigned word, unsigned stride, unsigned *sink)
+{
+    fill_local<8192>(word, stride, sink);
+}
+
+extern "C" __global__ void __launch_bounds__(1024) poison_local_32768(unsigned word, unsigned stride, unsigned *sink)
+{
+    fill_local<32768>(word, stride, sink);
+}
+
+// target = source under a pad that follows from a secret; once more takes it off again.
+extern "C" __global__ void __launch_bounds__(256)
+    seal(unsigned *target, const unsigned *source, U64 words, U64 secret, U64 odd)
+{
+    const U64 step = (U64)gridDim.x * blockDim.x;
+    for (U64 n = (U64)blockIdx.x * blockDim.x + threadIdx.x; n < words; n += step)
+        target[n] = source[n] ^ (unsigned)mix(secret + n * odd);
+}
+
 // Keeps the stream busy, so that the host can queue everything behind it.
 extern "C" __global__ void hold(U64 nanoseconds)
 {
