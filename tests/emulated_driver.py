@@ -55,6 +55,7 @@ class FakeEvent:
     """When the device got there, by its clock; None before it was recorded."""
 
     seconds: float | None = None
+    waits: int = 0  # of the host before it was recorded
 
 
 @dataclass
@@ -77,6 +78,7 @@ class EmulatedDriver:
         self.modules: list[Module] = []
         self._next = FIRST_TENSOR_ID
         self._pending: DriverError | None = None
+        self._waits = 0
 
     # -- memory
 
@@ -186,6 +188,7 @@ class EmulatedDriver:
         self._pending = _error(outcome)
 
     def wait(self, seconds: float) -> bool:
+        self._waits += 1
         if self._pending:
             raise self._pending
         return not self.hangs
@@ -199,7 +202,7 @@ class EmulatedDriver:
         return FakeEvent()
 
     def record(self, event: Any) -> None:
-        event.seconds = self.clock
+        event.seconds, event.waits = self.clock, self._waits
 
     def elapsed(self, begin: Any, end: Any) -> float:
         if begin.seconds is None or end.seconds is None:
@@ -207,10 +210,16 @@ class EmulatedDriver:
         return float(end.seconds - begin.seconds)
 
     def happened(self, event: Any) -> bool:
-        """Everything that was started has ended, unless the device hangs."""
+        """The card is behind the host: an event has happened once somebody waited, and never while the card hangs."""
         if self._pending:
             raise self._pending
-        return event.seconds is not None and not self.hangs
+        return event.seconds is not None and not self.hangs and event.waits < self._waits
+
+    def version(self) -> str:
+        return "1.0"
+
+    def bus_id(self) -> str:
+        return "0000:00:00.0"
 
 
 def _error(outcome: Outcome) -> DriverError | None:
@@ -225,9 +234,3 @@ def _error(outcome: Outcome) -> DriverError | None:
         L.F_STOPPED: (_TIMEOUT, "the launch timed out and was terminated"),
     }.get(kind, (_FAILED, "unspecified launch failure"))
     return DriverError(code, "cuCtxSynchronize", text)
-
-    def version(self) -> str:
-        return "1.0"
-
-    def bus_id(self) -> str:
-        return "0000:00:00.0"

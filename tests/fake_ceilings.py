@@ -35,7 +35,7 @@ class FakeCard(FakeDriver):
 
     def __init__(self, seconds: dict[str, float | Callable[[], float]], wrong: str = ""):
         super().__init__(_kernels(wrong))
-        self.seconds = seconds
+        self.seconds = {"memcpy": 1.0} | seconds
         self.now = 0.0
 
     def create_event(self) -> Any:
@@ -47,8 +47,20 @@ class FakeCard(FakeDriver):
     def elapsed(self, begin: Any, end: Any) -> float:
         return float(end[0] - begin[0])
 
+    def happened(self, event: Any) -> bool:
+        return True
+
+    def memory(self) -> tuple[int, int]:
+        return self.room, self.room
+
+    def forget_persisting(self) -> None:
+        pass
+
     def version(self) -> str:
         return "580.1"
+
+    def bus_id(self) -> str:
+        return "0000:00:00.0"
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         super().copy(target, source, nbytes)

@@ -18,7 +18,7 @@ class FakeDriver:
     def __init__(self, kernels: dict[str, Kernel], variables: dict[str, int] | None = None):
         self.kernels = kernels
         self.variables = variables or {}  # name -> bytes
-        self.memory: dict[int, np.ndarray] = {}
+        self.blocks: dict[int, np.ndarray] = {}
         self.launches: list[tuple[str, Dim3, Dim3, int, bytes]] = []
         self.shared_limits: dict[str, int] = {}
         self.local_bytes_of_each = 0
@@ -32,7 +32,7 @@ class FakeDriver:
 
     def bytes_at(self, address: int, nbytes: int) -> np.ndarray:
         """A view of device memory; an illegal address raises error 700 as a card would."""
-        for base, data in self.memory.items():
+        for base, data in self.blocks.items():
             if base <= address and address + nbytes <= base + data.size:
                 return data[address - base : address - base + nbytes]
         raise DriverError(700, "cuCtxSynchronize", "an illegal memory access was encountered")
@@ -68,11 +68,11 @@ class FakeDriver:
         if nbytes > self.room:
             raise DriverError(2, "cuMemAlloc", "out of memory")
         address, self._next = self._next, self._next + (nbytes + 4096) // 512 * 512
-        self.memory[address] = np.full(nbytes, 0x55, np.uint8)
+        self.blocks[address] = np.full(nbytes, 0x55, np.uint8)
         return address
 
     def free(self, address: int) -> None:
-        del self.memory[address]
+        del self.blocks[address]
 
     def upload(self, address: int, data: np.ndarray | bytes) -> None:
         raw = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data.reshape(-1).view(np.uint8)

@@ -134,7 +134,7 @@ def test_a_card_whose_matrix_units_nobody_drives_is_refused() -> None:
 def test_the_memory_is_given_back() -> None:
     driver = FakeCard({})
     measured(driver)
-    assert not driver.memory
+    assert not driver.blocks
 
 
 FIGURES = Ceilings("NVIDIA L4", "580.1", 2e11, 2.1e11, {"fma": 3e13, "bf16": 1e14}, NOW.isoformat(), 1500)

@@ -90,7 +90,7 @@ def test_a_good_kernel_leaves_its_output_and_nothing_else() -> None:
     result, driver, device = run(launch())
     assert np.array_equal(result.outputs["out"], 2 * arguments()[0].value)
     assert (result.findings, result.unwritten) == ((), {})
-    assert not driver.memory, "all device memory is given back"
+    assert not driver.blocks, "all device memory is given back"
     assert (device.name, device.arch, device.broken) == ("NVIDIA H200", "sm_90a", False)
 
 
@@ -221,7 +221,7 @@ def test_a_device_fault_is_the_kernels_and_loses_the_context(code: int, kind: Fi
 def test_a_refused_launch_leaves_the_context_alive(code: int, kind: FindingKind) -> None:
     result, driver, device = run(launch(), kernel=failing(code, "cuLaunchKernel"))
     assert only(result).kind is kind
-    assert not device.broken and not driver.memory
+    assert not device.broken and not driver.blocks
 
 
 @pytest.mark.parametrize("code", [46, 100, 214, 999, -1, 1])
@@ -272,7 +272,7 @@ def test_variables_are_found_in_the_module_which_is_fresh_for_each_case() -> Non
     for loads in (1, 2):
         result, _, _ = run(*steps, launch(address(16), OUT), driver=driver, variables=table)
         assert result.outputs["out"].tolist() == [[2.0] * 100] * 3
-        assert driver.loads == loads and not driver.memory
+        assert driver.loads == loads and not driver.blocks
 
 
 def test_a_plan_that_fails_comes_back_as_its_findings() -> None:

@@ -223,6 +223,9 @@ def test_addresses_of_variables_and_integers_are_no_host_memory() -> None:
     before += "__global__ void shaped(Shape s, int a, int b, float* t, void* none) { t[0] = s.a + s.b + a + b; }\n"
     body = "float host[64]; host[n % 64] = scale; cudaMemcpy(out, host, 4, cudaMemcpyHostToDevice); void* t;"
     body += "cudaGetSymbolAddress(&t, scratch); shaped<<<1, 32>>>(Shape{n, 64}, 64, 512, (float*)t, nullptr);"
+    (finding,) = faults(f"  {body}", before=before)
+    assert finding.kind == FindingKind.DEVICE_STATE and "hands the address of the device variable scratch" in finding.message
+    before = before.replace("__device__ float", "__constant__ float")  # which no kernel can write
     assert len(plan(body, before=before).steps) == 2
 
 

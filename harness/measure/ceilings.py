@@ -83,11 +83,13 @@ def _best(bench: Bench, shapes: list[Work]) -> float:
 
 
 def _copies(bench: Bench) -> Iterator[Work]:
-    """Blocks that stay and go over the buffer together, blocks of one part each, and bulk copies where there are."""
+    """Blocks that stay and go over the buffer together, blocks of one part each, bulk copies where there are, and the
+    driver's own copy, whose kernel was made for the card."""
     vectors, sms = bench.nbytes // 16, bench.card.sms
     for grid in (4 * sms, vectors // (512 * 4)):
         yield _launch(bench, "copy", grid, 512, 0, bench.source, bench.target, vectors)
     yield from _bulk(bench, "copy_bulk")
+    yield lambda: bench.driver.copy(bench.target, bench.source, bench.nbytes)
 
 
 def _reads(bench: Bench) -> Iterator[Work]:
