@@ -35,7 +35,7 @@ class FakeCard(FakeDriver):
 
     def __init__(self, seconds: dict[str, float | Callable[[], float]], wrong: str = ""):
         super().__init__(_kernels(wrong))
-        self.seconds = {"memcpy": 1.0} | seconds
+        self.seconds: dict[str, float | Callable[[], float]] = {"memcpy": 1.0, **seconds}
         self.now = 0.0
 
     def create_event(self) -> Any:

@@ -48,7 +48,7 @@ _SHARE_OF_MEMORY = 0.25  # of what is free, for the stash
 _WARM_UP_SECONDS = 0.3  # of flushing, for the clocks
 _TRIES = 8  # for a window in which the host was too slow
 _EMPTY_WINDOWS = 50
-_PATTERN, _STASH = "what guard zones hold", "the outputs of earlier launches"
+_PATTERN, _STASH, _OWN = "the pattern of guards", "the outputs of earlier launches", "its own copy of"
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,8 @@ class Bench:
         pattern of guards, and the outputs of earlier plans."""
         for one in sets:
             yield from one.inputs()
-        yield from self._base.inputs()
+        for name, address, nbytes in self._base.inputs():
+            yield f"{_OWN} {name}", address, nbytes
         yield _PATTERN, self._pattern, self._pattern_bytes
         if self._stash:
             yield _STASH, self._stash_at, len(self._stash) * self._stash_size
@@ -224,8 +225,10 @@ class Bench:
         for one in sets:
             for address, nbytes in one.memory.guards():
                 self._judge.differences(address, self._pattern, nbytes)
-        if any(self._judge.fingerprints()):
-            return tuple(finding for one in sets for finding in one.memory.guard_findings())
+        beside = any(self._judge.fingerprints())
+        findings = tuple(finding for one in sets for finding in one.memory.guard_findings()) if beside else ()
+        if findings:
+            return findings
         after = self._fingerprints(sets)
         names = [name for name, _, _ in self._watched(sets)]
         changed = {name for name, old, new in zip(names, before, after, strict=True) if old != new}
@@ -396,7 +399,8 @@ def _aligned(nbytes: int) -> int:
 
 
 def _changed(name: str) -> Finding:
-    if name in (_PATTERN, _STASH):
-        return Finding(FindingKind.READ_ONLY_WRITE, f"A timed launch wrote into memory of the judge: {name}.")
+    if name in (_PATTERN, _STASH) or name.startswith(_OWN):
+        message = f"A timed launch wrote into memory of the judge: {name}."
+        return Finding(FindingKind.READ_ONLY_WRITE, message, tensor=name.removeprefix(f"{_OWN} "))
     message = f"{name} is an input, but a timed launch changed it; run the tests with --device cpu to see the line."
     return Finding(FindingKind.READ_ONLY_WRITE, message, tensor=name)
