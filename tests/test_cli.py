@@ -238,7 +238,7 @@ def test_list_and_show() -> None:
     assert all(name in listed for name in ("flash_attention", "paged_decode", "split_k_merge"))
     shown = _run("show", "split_k_merge").stdout
     assert 'extern "C" void solve(const float* partial_out' in shown and "one_split" in shown
-    assert "(NVIDIA H200, data sheet: 4.80 TB/s, 66.9 TFLOP/s in float32)" in shown
+    assert "(NVIDIA H200, data sheet: 4.80 TB/s, 165 TFLOP/s in float32)" in shown
     assert "\nrows_65536_splits_32        bandwidth  1.12 GB   537 M        0.48          234 us  memory\n" in shown
     assert "\n  num_splits 8, rows 131072, head_dim 128, empty 0.4\n" in shown and "pass from 38, strong from" in shown
 

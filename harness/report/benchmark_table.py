@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness import cases
 from harness.cards import Card
 from harness.cases import Cost
+from harness.measure import ceilings
 from harness.parameters import in_short
 from harness.problem import CaseSpec, Problem
 from harness.reference import load_reference
@@ -32,8 +33,9 @@ def basis(card: Card) -> str:
 
 
 def _ceilings(card: Card) -> tuple[float, float]:
-    """Bytes/s and FLOP/s of the data sheet."""
-    return card.bandwidth, card.fp32_rate
+    """Bytes/s and FLOP/s of the data sheet, chosen as for scores."""
+    found = ceilings.datasheet(card)
+    return found.bandwidth, ceilings.rate_for(found, "float32")
 
 
 def _shape(problem: Problem, spec: CaseSpec) -> str:
