@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import selectors
 import shutil
 import signal
@@ -62,6 +63,7 @@ class Child:
         self._channel, theirs = socket.socketpair()
         with theirs:
             arguments = [str(theirs.fileno()), str(os.getpid()), json.dumps(as_json(self.limits))]
+            self._inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             self._process = subprocess.Popen(
                 [*wrapper, sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.DEVNULL,
@@ -218,7 +220,9 @@ class Child:
             os.killpg(self.pid, signal.SIGKILL)
         _, status, usage = os.wait4(self.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
-        return usage.ru_maxrss * 1024
+        peak: int = usage.ru_maxrss * 1024
+        # A child's peak begins at that of the process that spawned it, and says nothing until it is beyond.
+        return peak if peak > 1.02 * self._inherited else 0
 
 
 def _has_exited(pid: int) -> bool:
