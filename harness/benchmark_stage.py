@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 
 from harness import cases as case_builder
-from harness.benchmarking import Benchmarking, Card, measured_ceilings
+from harness.benchmarking import Benchmarking, Card
 from harness.cases import Case
 from harness.devices.base import Program, RunLimits
 from harness.measure import ceilings as ceiling_rules
@@ -39,10 +39,6 @@ class OnCard:
                  opened: Opened):  # fmt: skip
         self._problem, self._program, self._limits, self._seed = problem, program, limits, seed
         self._devices, self._opened = {"gpu": toolchain.gpu}, opened
-
-    def ceilings(self, process: RunProcess) -> Ceilings:
-        """The card's, measured or remembered. Raises JudgeError."""
-        return measured_ceilings(process)
 
     def results(
         self, found: Ceilings, specs: Sequence[CaseSpec], baseline: bool

@@ -163,25 +163,23 @@ class _Session:
         while len(samples) < count:
             windows = min(count - len(samples), max(setting.windows_at_most, 1))
             samples += self._round(process, number, windows, setting)
-        self._ask(process, Frame("close"), "closed", 10.0)
+        process.ask(Frame("close"), "closed", 10.0)
         return samples
 
     def _open(self, process: RunProcess) -> Setting:
         warm_ups = [next(self._disguises) for _ in range(_WARM_UPS)]
         request = wire.bench_request(self._case.arguments, self._limits, self._secret, warm_ups, self._tools)
         seconds = _OPEN_SECONDS + len(warm_ups) * self._limits.seconds
-        setting = wire.read_benched(self._ask(process, request, "benched", seconds))
-        if setting.findings:
-            raise self._refused(worst(verdict_of(f.kind) for f in setting.findings), *setting.findings)
+        setting = wire.read_benched(process.ask(request, "benched", seconds))
+        self._refuse_for(setting.findings)
         return setting
 
     def _round(self, process: RunProcess, number: int, windows: int, setting: Setting) -> list[Sample]:
         disguises = [next(self._disguises) for _ in range(windows * setting.plans_per_window)]
         seconds = self._limits.seconds + 10 * windows * max(setting.seconds, 0.1)
-        answer = self._ask(process, wire.sample_request(disguises), "sampled", seconds)
+        answer = process.ask(wire.sample_request(disguises), "sampled", seconds)
         found: Round = wire.read_sampled(answer)
-        if found.findings:
-            raise self._refused(worst(verdict_of(f.kind) for f in found.findings), *found.findings)
+        self._refuse_for(found.findings)
         self._verify(process, disguises)
         return [
             Sample(w.seconds, number, w.clocks.sm_mhz, w.clocks.memory_mhz, w.clocks.temperature, w.clocks.throttled,
@@ -194,7 +192,7 @@ class _Session:
         limits = {name: (limit.abc[0], limit.abc[1]) for name, limit in self._case.limits.items()}
         request = wire.compare_request(self._case.expected, self._rms, limits)
         table = (1 << 20) + 256 * len(disguises) * len(limits)
-        found = wire.read_compared(self._ask(process, request, "compared", _OPEN_SECONDS, table))
+        found = wire.read_compared(process.ask(request, "compared", _OPEN_SECONDS, table))
         if len(found) != len(disguises) * len(limits):
             missing = Finding(FindingKind.NOTE, "An output of a timed launch is missing.")
             raise self._refused(Verdict.JUDGE_ERROR, missing)
@@ -225,7 +223,7 @@ class _Session:
     def _wrong(self, process: RunProcess, each: Compared, disguise: Disguise, stats: ErrorStats) -> Refused:
         """The refusal for a wrong output, with what a test would say of it."""
         size = codec.output_bytes(self._case.arguments)
-        answer = self._ask(process, Frame("fetch", {"plan": each.plan}), "fetched", _OPEN_SECONDS, size)
+        answer = process.ask(Frame("fetch", {"plan": each.plan}), "fetched", _OPEN_SECONDS, size)
         outputs = {name: disguise.removed(name, array) for name, array in answer.arrays.items()}
         if set(outputs) != set(self._case.expected):
             outputs = {}
@@ -236,6 +234,11 @@ class _Session:
         if not findings:
             findings = [Finding(FindingKind.MISMATCH, f"{words}{each.tensor} is wrong.", tensor=each.tensor)]
         return Refused(self._case_result(Verdict.WRONG_ANSWER, tuple(errors), tuple(findings)))
+
+    def _refuse_for(self, findings: Sequence[Finding]) -> None:
+        """Raise Refused for what the child found; nothing where it found nothing."""
+        if findings:
+            raise self._refused(worst(verdict_of(finding.kind) for finding in findings), *findings)
 
     def _refused(self, verdict: Verdict, *findings: Finding) -> Refused:
         return Refused(self._case_result(verdict, (), findings))
@@ -248,9 +251,6 @@ class _Session:
     def worst_errors(self) -> tuple[ErrorStats, ...]:
         """Of each output, the farthest that any timed launch strayed."""
         return tuple(self._errors[name] for name in self._case.expected if name in self._errors)
-
-    def _ask(self, process: RunProcess, request: Frame, due: str, seconds: float, payload: int = 0) -> Frame:
-        return process.ask(request, due, seconds, payload)
 
 
 def _too_fast(name: str, seconds: float, floor: float) -> Finding:

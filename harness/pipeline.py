@@ -23,6 +23,7 @@ from harness import cards, object_cache, policy, resource_meter
 from harness import cases as case_builder
 from harness.artefacts import compiled
 from harness.benchmark_stage import OnCard, modelled
+from harness.benchmarking import measured_ceilings
 from harness.cases import Case
 from harness.check import compare
 from harness.devices.base import Program, RunLimits, RunResult
@@ -190,7 +191,7 @@ class _Judging:
         if opened.kind == "gpu":
             stage = OnCard(self._problem, self._program, self._run_limits(), self._seed, options.toolchain, opened)
             yield Calibrating()
-            self._ceilings = stage.ceilings(runner)
+            self._ceilings = measured_ceilings(runner)
             results = stage.results(self._ceilings, specs, options.baseline)
         else:
             if options.baseline:

@@ -139,7 +139,7 @@ class Bench:
             seconds, findings = self._window([disguise])
             if findings:
                 return Setting(findings=findings)
-        self._per_window = min(plans_per_window(seconds, overhead, _MOST_PLANS), _MOST_PLANS)
+        self._per_window = plans_per_window(seconds, overhead, _MOST_PLANS)
         self._add_sets()
         self._per_window = min(self._per_window, len(self._sets))
         room = self._place_stash()

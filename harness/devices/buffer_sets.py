@@ -18,7 +18,7 @@ import numpy as np
 from harness.devices.base import Argument
 from harness.devices.driver import Driver, DriverError
 from harness.devices.memory import CaseMemory
-from harness.devices.replay import Queue, Replay
+from harness.devices.replay import Replay
 from harness.disguise import Disguise
 from harness.measure.judge_kernels import JudgeKernels
 from harness.plan import FIRST_TENSOR_ID, LaunchPlan
@@ -158,11 +158,6 @@ class BufferSet:
         self.fields = fields(arguments)
         replay.place(memory, module, arguments, plan, fill=False)
         self._before, self._steps = replay.queueing(plan)
-
-    @property
-    def steps(self) -> list[Queue]:
-        """The timed part of the plan; each call queues one step."""
-        return self._steps
 
     def run(self) -> None:
         """Queue the whole timed part."""
