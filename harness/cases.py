@@ -238,6 +238,8 @@ def _limits(
         if tensor.check == "rows" and not np.isfinite(expected[tensor.name]).all():
             raise call.error("expected", f"{tensor.name} is not finite, which `check: rows` cannot compare")
     return {
-        tensor.name: check.limits_for(tensor.check, expected[tensor.name], [model[tensor.name] for model in models])
+        tensor.name: check.limits_for(
+            tensor.check, expected[tensor.name], [model[tensor.name] for model in models], "float32"
+        )
         for tensor in problem.outputs
     }
