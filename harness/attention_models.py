@@ -37,7 +37,7 @@ class Task:
     causal: bool = False
     k_scale: np.ndarray | None = None
     v_scale: np.ndarray | None = None
-    weight: np.dtype[Any] = stored.TYPES["float32"]  # which weights are rounded to
+    weight: np.dtype[Any] = stored.FLOAT32  # which weights are rounded to
 
     @property
     def group(self) -> int:

@@ -11,26 +11,22 @@ import ml_dtypes
 import numpy as np
 
 from harness import parallel
+from harness.dtypes import ELEMENTS, KV_ELEMENTS, NUMPY_TYPES
 
-TYPES: dict[str, np.dtype[Any]] = {
-    "float32": np.dtype(np.float32),
-    "float16": np.dtype(np.float16),
-    "bfloat16": np.dtype(ml_dtypes.bfloat16),
-    "float8_e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
-}
-_LARGEST = {np.dtype(kind): float(ml_dtypes.finfo(kind).max) for kind in TYPES.values()}
+FLOAT32 = np.dtype(np.float32)
+_LARGEST = {np.dtype(kind): float(ml_dtypes.finfo(kind).max) for kind in NUMPY_TYPES.values() if kind is not np.int32}
 _BYTES = np.arange(256, dtype=np.uint8)  # every number of a type of one byte
 _AT_ONCE = 1 << 20  # elements
 
 
 def element(dtype: str) -> np.dtype[Any]:
-    """The type of queries and outputs in a track: its own, but bfloat16 where only a cache holds 8 bits."""
-    return TYPES["bfloat16" if dtype == "float8_e4m3" else dtype]
+    """The type of queries and outputs in a track."""
+    return np.dtype(NUMPY_TYPES[ELEMENTS[dtype]])
 
 
 def kv_element(dtype: str) -> np.dtype[Any]:
-    """The type of a cache of keys and values."""
-    return TYPES[dtype]
+    """The type of a cache of keys and values in a track."""
+    return np.dtype(NUMPY_TYPES[KV_ELEMENTS[dtype]])
 
 
 def largest(kind: np.dtype[Any]) -> float:

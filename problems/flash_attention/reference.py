@@ -111,7 +111,7 @@ def expected(inputs: dict[str, Any]) -> dict[str, np.ndarray]:
 def _attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, last_seen: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """softmax(q k^T scale) v and its log-sum-exp. Row r sees keys up to last_seen + r; if that is none, it gives zeros."""
+    """softmax(q k^T scale) v and its log-sum-exp. Row r sees keys up to last_seen + r, and gives zeros without any."""
     if not len(k):
         return np.zeros(q.shape), np.full(len(q), -np.inf)
     scores = q @ k.T

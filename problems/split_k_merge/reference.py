@@ -86,7 +86,7 @@ def honest(inputs: dict[str, Any]) -> Iterator[dict[str, np.ndarray]]:
     to their type, as tensor cores need them."""
     kind = inputs["partial_out"].dtype
     parts = [stored.widened(part) for part in inputs["partial_out"]]
-    weight_types = dict.fromkeys((np.dtype(np.float32), kind))
+    weight_types = dict.fromkeys((stored.FLOAT32, kind))
     models = [_two_passes(inputs, parts, np.exp, weight) for weight in weight_types]
     models += [_two_passes(inputs, parts, lambda x: np.exp2(x * _LOG2_E)), _online(inputs, parts)]
     for model in models:
@@ -94,7 +94,7 @@ def honest(inputs: dict[str, Any]) -> Iterator[dict[str, np.ndarray]]:
 
 
 def _two_passes(
-    inputs: dict[str, Any], parts: list[np.ndarray], exp: Any, kind: np.dtype[Any] = stored.TYPES["float32"]
+    inputs: dict[str, Any], parts: list[np.ndarray], exp: Any, kind: np.dtype[Any] = stored.FLOAT32
 ) -> dict[str, np.ndarray]:
     """The maximum first; then the weights, already divided by their sum; then the weighted sum."""
     m, sums, rows = inputs["m"], inputs["l"], inputs["rows"]
