@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from harness.document import Section
 from harness.expressions import ExpressionError, evaluate, names_in
 from harness.parameters import CaseParameter, in_short
-from harness.scope import Scope, read_scope
+from harness.scope import EVERYWHERE, Scope, read_scope
 from harness.signature import Parameter, Tensor
 
 BENCHMARK_KINDS = ("bandwidth", "compute", "latency")  # what a benchmark is about
@@ -25,7 +25,7 @@ class CaseSpec:
     parameters: Mapping[str, object]
     kind: str = ""  # of a benchmark: one of BENCHMARK_KINDS; "" for a test
     modelled: CaseSpec | None = None  # what the emulator runs in a benchmark's place; None: the benchmark itself
-    scope: Scope = Scope()
+    scope: Scope = EVERYWHERE
 
     @property
     def modelled_differs(self) -> str:

@@ -23,7 +23,7 @@ class Form:
     given: bool
 
 
-def without(disguise: object, names: Set[str]) -> object:
+def without(disguise: Any, names: Set[str]) -> Any:
     """What a reference returned, without these tensors; what is no disguise at all is left to `complaint`."""
     if isinstance(disguise, Disguise):
         return Disguise(**{name: _without(getattr(disguise, name), names) for name in _FIELDS})

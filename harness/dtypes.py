@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np  # isort: skip  # first: where it is missing, ml_dtypes does not say so
+
 import ml_dtypes
-import numpy as np
 
 # dtype -> C type of tensors whose type problem.yaml gives as `element`, and as `kv_element`
 ELEMENTS: Mapping[str, str] = {

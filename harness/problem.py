@@ -1,7 +1,7 @@
 """A problem directory -> Problem: what solve() takes, the cases, the limits, the texts.
 
-A problem may have several *tracks*: one for each of its dtypes in each of its variants. Entries of problem.yaml that say
-`dtypes:` or `variants:` belong to those tracks alone. A Problem is always that of one track; `Problem.track` gives
+A problem may have several *tracks*: one for each of its dtypes in each of its variants. Entries of problem.yaml that
+say `dtypes:` or `variants:` belong to those tracks alone. A Problem is always that of one track; `Problem.track` gives
 another one, and what is loaded is the first.
 
 problem.yaml    the data below; strict: an unknown key or a wrong type is a ProblemError
@@ -223,7 +223,8 @@ def _read_entries(top: Section, known: Scope, parameters: tuple[CaseParameter, .
         _check_signature(top, own, parameters, where)
         other = seen.setdefault(tuple((type(p), p.type) for p in own), where)
         if other != where:
-            raise top.error(f"the types{where} are those{other}: no submission could be told from the other", "signature")
+            message = f"the types{where} are those{other}: submissions could not be told apart"
+            raise top.error(message, "signature")
     reader = CaseReader(everywhere, parameters, known)
     entries = Entries(everywhere, reader.tests(top), reader.benchmarks(top))
     for dtype, variant in tracks:

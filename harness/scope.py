@@ -26,6 +26,9 @@ class Scope:
         return _meet(self.dtypes, other.dtypes) and _meet(self.variants, other.variants)
 
 
+EVERYWHERE = Scope()
+
+
 def _meet(some: Sequence[str], others: Sequence[str]) -> bool:
     return not some or not others or not set(some).isdisjoint(others)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from harness.document import Section
 from harness.dtypes import DTYPES, ELEMENTS, HEADERS, KV_ELEMENTS, NUMPY_TYPES
-from harness.scope import Scope, read_scope
+from harness.scope import EVERYWHERE, Scope, read_scope
 
 __all__ = ["DTYPES", "NUMPY_TYPES", "Parameter", "Scalar", "Tensor", "declaration", "in_track", "read_signature"]
 
@@ -29,7 +29,7 @@ class Tensor:
     role: str  # "in", "out", "inout"
     shape: tuple[str, ...]  # expressions over the int scalars and the case's parameters
     check: str = "rows"  # how an output is compared (harness/check.py): "rows" or "elements"
-    scope: Scope = Scope()
+    scope: Scope = EVERYWHERE
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Scalar:
 
     name: str
     type: str
-    scope: Scope = Scope()
+    scope: Scope = EVERYWHERE
 
 
 Parameter = Tensor | Scalar
