@@ -17,10 +17,11 @@ from harness.report.excerpt import printable
 def print_problems(problems: Sequence[Problem]) -> None:
     """One line a problem."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("problem", "difficulty", "cases", "title"):
+    for heading in ("problem", "difficulty", "cases", "tracks", "title"):
         table.add_column(heading, overflow="fold")
     for problem in problems:
-        table.add_row(problem.id, problem.difficulty, str(len(problem.tests)), Text(printable(problem.title)))
+        counts = len(problem.tests), len(problem.dtypes) * len(problem.variants)
+        table.add_row(problem.id, problem.difficulty, *map(str, counts), Text(printable(problem.title)))
     Console().print(table)
 
 
@@ -36,9 +37,14 @@ def print_problem(problem: Problem, card: Card) -> None:
     else:
         _plain(console, problem.statement)
     _plain(console, f"\n{problem.declaration()}\n")
+    if len(problem.dtypes) > 1:
+        _plain(console, f"dtypes: {', '.join(problem.dtypes)}; shown here: {problem.dtype}")
+    for variant in problem.variants if len(problem.variants) > 1 else ():
+        _plain(console, f"variant {variant.name}{' (shown here)' * (variant.name == problem.variant)}: {variant.about}")
     _plain(console, f"tests: {', '.join(case.name for case in problem.tests)}")
     if problem.benchmarks:
-        _plain(console, f"\nbenchmarks: the fewest bytes and operations, and their time on this card ({basis(card)})\n")
+        what = "the fewest bytes and operations, and their time on this card"
+        _plain(console, f"\nbenchmarks: {what} ({basis(problem, card)})\n")
         _plain(console, "\n".join(lines))
     if problem.tiers:
         tiers = ", ".join(f"{name} from {least:g}" for name, least in problem.tiers.items())
