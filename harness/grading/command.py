@@ -31,9 +31,11 @@ def run(parsed: argparse.Namespace) -> int:
     try:
         with streams.prints_to_stderr(), table.watching(_console(stderr=True), graded) as watch:
             graded.run(watch)
-    finally:
-        if graded.results or not graded.interrupted:
+    except KeyboardInterrupt:
+        if graded.results:
             _tell(graded, parsed)
+        raise
+    _tell(graded, parsed)
     return graded.exit_code
 
 

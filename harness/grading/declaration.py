@@ -71,6 +71,8 @@ def read(stem: Path) -> tuple[Path, Declaration]:
     source = _named(sidecar, named) if named else stem.with_name(stem.name + ".cu")
     if parts and not source.exists():
         raise UsageError(f"{sidecar}: there is no {source.name} beside it; add it, or name another file: source: ...")
+    if not source.is_file():
+        raise UsageError(f"{source}: not a regular file")
     if not named:
         parts += _header(source)  # what a file says that is judged in another's place is meant for itself
     values: dict[str, Any] = {}

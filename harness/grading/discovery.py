@@ -103,8 +103,6 @@ def _walk(folder: Path) -> Iterator[Path]:
 def _entry(stem: Path, the_problem: Problem | None, trusted: bool) -> Entry:
     own = stem.with_name(stem.name + ".cu")
     source, declared = declaration.read(stem) if trusted else (own, Declaration())
-    if not source.is_file():
-        raise UsageError(f"{source}: not a regular file")
     shown = own if source == own else stem.with_name(stem.name + SIDECAR)
     chosen = the_problem or _problem(shown, declared)
     _check(chosen, declared)

@@ -56,8 +56,8 @@ def _judged(entry: Entry, settings: Settings, say: Say) -> tuple[Report, str]:
     except SubmissionError as error:
         text = entry.source.read_text(encoding="utf-8", errors="replace")
         return pipeline.refused(entry.problem.id, entry.source.name, error), text
-    options = _options(entry.declared, settings)
-    with contextlib.closing(pipeline.judge(entry.problem, loaded, options)) as events:
+    chosen = options(entry.declared, settings)
+    with contextlib.closing(pipeline.judge(entry.problem, loaded, chosen)) as events:
         for event in events:
             if isinstance(event, Finished):
                 return event.report, loaded.text
@@ -66,7 +66,9 @@ def _judged(entry: Entry, settings: Settings, say: Say) -> tuple[Report, str]:
     raise AssertionError("the judging ended without a report")
 
 
-def _options(declared: Declaration, settings: Settings) -> pipeline.Options:
+def options(declared: Declaration, settings: Settings) -> pipeline.Options:
+    """How one file is judged: the cases and the track that it declares, benchmarks where a score is asked for. Nobody
+    waits for registers and spills."""
     scored = settings.benchmarks or (settings.on_gpu and declared.score is not None)
     cases = declared.cases or ("benchmarks" if scored else None)
     track = {key: value for key in ("dtype", "variant") if (value := getattr(declared, key))}

@@ -139,21 +139,23 @@ def _surprise(entry: Entry, graded: Graded, columns: int) -> Iterable[Text]:
     if entry.declared.where:
         head.append(f"  (declared in {printable(entry.declared.where)})")
     yield head
-    first = graded.findings[0].finding if graded.findings else None
-    if graded.verdict is Verdict.COMPILE_ERROR and graded.log.strip():
-        yield from (Text(f"  {line}") for line in printable(graded.log).strip().split("\n")[:_MAX_LOG])
-        line = first_error(graded.log)
-    elif first:
-        yield Text(f"  {printable(wording.finding(entry, graded.findings[0]))}")
-        line = first.line
-    else:
-        return
+    said, line = _first(entry, graded)
+    yield from (Text(f"  {row}") for row in printable(said).split("\n") if row.strip())
     yield from (Text(f"  {row}") for row in _code(entry, line, columns))
+
+
+def _first(entry: Entry, graded: Graded) -> tuple[str, int]:
+    """What tells most about a verdict: the compiler's first words, or the first finding; and its line."""
+    if graded.verdict is Verdict.COMPILE_ERROR and graded.log.strip():
+        return "\n".join(graded.log.split("\n")[:_MAX_LOG]), first_error(graded.log)
+    if graded.findings:
+        return wording.finding(entry, graded.findings[0]), graded.findings[0].finding.line
+    return "", 0
 
 
 def _code(entry: Entry, line: int, columns: int) -> list[str]:
     """The line of the file that is meant, underlined."""
-    if not line:
+    if not line or not entry.source.is_file():
         return []
     source = entry.source.read_text(encoding="utf-8-sig", errors="replace")
     return excerpt(source, line, around=0, columns=columns - 2)

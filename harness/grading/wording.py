@@ -18,13 +18,13 @@ RESULTS = {
     Status.JUDGE_ERROR: "JUDGE ERROR",
     Status.NOT_RUN: "not run",
 }
-_COUNTED = {
-    Status.OK: "as declared",
-    Status.SURPRISE: "surprises",
-    Status.REPORTED: "judged",
-    Status.SKIPPED: "skipped",
-    Status.JUDGE_ERROR: "judge errors",
-    Status.NOT_RUN: "not run",
+_COUNTED = {  # of one, of several
+    Status.OK: ("as declared", "as declared"),
+    Status.SURPRISE: ("surprise", "surprises"),
+    Status.REPORTED: ("judged", "judged"),
+    Status.SKIPPED: ("skipped", "skipped"),
+    Status.JUDGE_ERROR: ("judge error", "judge errors"),
+    Status.NOT_RUN: ("not run", "not run"),
 }
 NOTHING = figures.NOTHING
 
@@ -53,10 +53,11 @@ def score(graded: Graded) -> str:
 
 
 def counts(session: Session) -> str:
-    """ "7 as declared, 1 surprises, 2 skipped"."""
+    """ "10 files: 7 as declared, 1 surprise, 2 skipped"."""
     found = session.counts
     files = f"{len(session.entries)} file{'s' * (len(session.entries) != 1)}"
-    return f"{files}: " + ", ".join(f"{found[status]} {words}" for status, words in _COUNTED.items() if found[status])
+    parts = (f"{found[status]} {words[found[status] > 1]}" for status, words in _COUNTED.items() if found[status])
+    return f"{files}: {', '.join(parts)}"
 
 
 def verdicts(session: Session) -> str:

@@ -41,7 +41,12 @@ class _Worker:
         self.channel, theirs = _CONTEXT.Pipe()
         self.at = -1
         self.process = _CONTEXT.Process(target=_serve, args=(theirs, os.getpid(), settings), daemon=True)
-        self.process.start()
+        # Ctrl-C at a terminal reaches the worker, too, and is left to this process; so it starts deaf to it.
+        heard = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, heard)
         theirs.close()
 
     def give(self, at: int, entry: Entry) -> None:
@@ -125,9 +130,10 @@ class Workers:
 
 
 def _serve(channel: Connection, parent: int, settings: Settings) -> None:
-    """The worker's side. Ctrl-C at a terminal reaches it, too, and is left to the parent, which sends SIGTERM."""
+    """The worker's side."""
     bind_to_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # for the children, which inherit it
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
     with contextlib.suppress(streams.Stopped, EOFError, BrokenPipeError), channel:

@@ -64,7 +64,8 @@ def _text(entry: Entry, graded: Graded) -> list[str]:
     where = f"  ({entry.declared.where})" if entry.declared.where else ""
     track = f"  {wording.track(graded)}" if graded.dtype else ""
     head = [f"declared: {wording.declared(entry.declared)}{where}", f"got: {wording.verdict(graded)}{track}"]
-    return [*head, *graded.reasons, *wording.explanation(entry, graded)]
+    reasons = graded.reasons if graded.verdict == entry.declared.verdict else ()
+    return [*head, *reasons, *wording.explanation(entry, graded)]
 
 
 def _plain(text: str) -> str:
