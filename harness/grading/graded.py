@@ -85,7 +85,7 @@ def _short_of(least: float, report: Report) -> Iterator[str]:
     elif measurement.unmeasured_ceilings(report):
         yield f"declared a score of at least {least:g}, which a modelled one of {report.score:.1f} cannot show"
     elif not report.score >= least:
-        yield f"declared a score of at least {least:g}, got {report.score:.1f}"
+        yield f"declared a score of at least {least:g}, got {report.score:.6g}"
 
 
 def place(finding: Finding, source: Path) -> str:

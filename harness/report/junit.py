@@ -44,6 +44,7 @@ def render(session: Session) -> str:
     suite.add_testcases([_case(entry, graded) for entry, graded in session.rows])
     document = JUnitXml("judge.py grade")
     document.add_testsuite(suite)
+    document.update_statistics()
     text = document.tostring()
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text.decode() if isinstance(text, bytes) else text}\n'
 
