@@ -139,7 +139,7 @@ def test_nothing_is_a_surprise_in_a_list_of_verdicts(doubling: Problem, tmp_path
 
 def test_many_at_once_come_out_as_one_after_the_other(doubling: Problem, tmp_path: Path) -> None:
     texts = {"a": "@run wrong", "b": "x", "c": "@run race", "d": "@compile refuse"}
-    one, several = (graded(tmp_path, doubling, jobs, **texts) for jobs in (1, 2))
+    one, several = (graded(tmp_path, doubling, jobs, False, **texts) for jobs in (1, 2))
     same = [[replace(result, seconds=0.0) for _, result in made.rows] for made in (one, several)]
     assert same[0] == same[1] and one.jobs == 1 and several.jobs == 2
     assert [result.verdict for result in same[0]] == ["wrong_answer", "accepted", "data_race", "compile_error"]

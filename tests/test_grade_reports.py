@@ -193,7 +193,7 @@ def _command(*words: str | Path) -> list[str]:
 def test_the_command_grades_and_writes(doubling: Problem, tmp_path: Path) -> None:
     for name, text in {"a.cu": "// judge: verdict=wrong_answer\n@run wrong", "b.cu": "@run race\n@run print\n"}.items():
         (tmp_path / name).write_text(text)
-    words = ["a.cu", "b.cu", "--problem", doubling.directory, "--json", "o.json", "--junit", "o.xml", "--markdown", "o.md"]
+    words: list[str | Path] = ["a.cu", "b.cu", "--problem", doubling.directory, "--json", "o.json", "--junit", "o.xml", "--markdown", "o.md"]
     done = subprocess.run(_command(*words), cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert (done.returncode, "2 files: 2 surprises" in done.stdout) == (1, True), done.stderr
     assert [line[:10] for line in done.stderr.splitlines()] == ["[1/2] a.cu", "[2/2] b.cu"]
@@ -229,7 +229,7 @@ def test_ctrl_c_prints_what_is_known(doubling: Problem, tmp_path: Path) -> None:
     """At a terminal, where it reaches every process of the group."""
     (tmp_path / "a.cu").write_text("// fine")
     (tmp_path / "b.cu").write_text("@run sleep")
-    words = [".", "--problem", doubling.directory, "--jobs", "1", "--time-limit", "100", "--json", "o.json"]
+    words: list[str | Path] = [".", "--problem", doubling.directory, "--jobs", "1", "--time-limit", "100", "--json", "o.json"]
     master, slave = pty.openpty()
     process = subprocess.Popen(
         _command(*words), cwd=tmp_path, stdin=slave, stdout=subprocess.PIPE, stderr=slave, text=True,
