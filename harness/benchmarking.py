@@ -107,7 +107,8 @@ class Benchmarking:
         timing = statistics.summarise(samples, session.plans_per_window, least=session.least)
         cost, found = case.cost, self._card.ceilings
         written = sum(a.value.nbytes for a in case.arguments if a.role == "out" and isinstance(a.value, np.ndarray))
-        rate, fastest = ceilings.rate_for(found, "float32"), ceilings.fastest_rate_for(found, "float32")
+        dtype = self._problem.dtype
+        rate, fastest = ceilings.rate_for(found, dtype), ceilings.fastest_rate_for(found, dtype)
         benchmark = score.benchmark(
             cost.bytes, cost.flops, written, timing, found, rate, fastest, self._card.l2_bytes
         )  # fmt: skip

@@ -68,8 +68,9 @@ class Errors:
         return max(float(self.row_ratios.max()), self.total / max(self.limits.abc[2], 1e-300))
 
 
-def limits_for(kind: str, expected: np.ndarray, honest: Sequence[np.ndarray]) -> ErrorLimits:
-    """Limits of one output of one case. `expected` float64; `honest`: the same output from honest float32 kernels."""
+def limits_for(kind: str, expected: np.ndarray, honest: Sequence[np.ndarray], dtype: str = "float32") -> ErrorLimits:
+    """Limits of one output of one case, in the track `dtype`. `expected` float64; `honest`: the same output from honest
+    kernels."""
     if kind == "elements":
         return ErrorLimits(kind, (1.0, 0.0, 0.0))
     floors = ErrorLimits(kind, FLOORS)

@@ -76,8 +76,8 @@ def test_files_of_others_have_no_say(doubling: Problem, tmp_path: Path) -> None:
         ("empty/notes.txt", r"notes\.txt: a file to grade ends in \.cu or in \.expect\.yaml"),
         ("lost.cu", r"lost\.cu: for which problem is it\?.*flash_attention.*--problem ID"),
         ("unknown.cu", r"unknown\.cu:1: problem: no problem 'paged_decod': did you mean 'paged_decode'\?"),
-        ("case.cu", r"case\.cu:1: cases: paged_decode has no case 'nope'"),
-        ("dtype.cu", r"dtype\.cu:1: dtype: found 'int4', allowed: .*float32"),
+        ("case.cu", r"case\.cu:1: paged_decode has no case 'nope'"),
+        ("dtype.cu", r"dtype\.cu:1: paged_decode has no dtype 'int4'; it has: float32"),
         ("pipe.cu", r"pipe\.cu: not a regular file"),
     ],
 )

@@ -26,6 +26,8 @@ def run(parsed: argparse.Namespace) -> int:
     cards.get(parsed.card)
     trusted = not (parsed.problem or parsed.ignore_declarations)
     entries = discovery.find([Path(path) for path in parsed.paths], parsed.problem or "", trusted)
+    for entry in entries:
+        entry.problem.track(parsed.dtype, parsed.variant)  # it must have the one that is asked for
     _check_destinations(parsed, entries)
     graded = session(entries, _settings(parsed), parsed.jobs)
     try:
@@ -40,9 +42,8 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _settings(parsed: argparse.Namespace) -> Settings:
-    options = pipeline.Options(
-        device=parsed.device, seed=parsed.seed, card=parsed.card, cache=parsed.cache, seconds=parsed.time_limit
-    )
+    names = ("device", "dtype", "variant", "seed", "card", "cache")
+    options = pipeline.Options(seconds=parsed.time_limit, **{name: getattr(parsed, name) for name in names})
     return Settings(options, parsed.benchmarks, parsed.report_only)
 
 

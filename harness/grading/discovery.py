@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from harness import cases, problem
+from harness import cases, problem, tracks
 from harness.errors import UsageError
 from harness.grading import declaration
 from harness.grading.declaration import SIDECAR, Declaration
@@ -105,7 +105,7 @@ def _entry(stem: Path, the_problem: Problem | None, trusted: bool) -> Entry:
     source, declared = declaration.read(stem) if trusted else (own, Declaration())
     shown = own if source == own else stem.with_name(stem.name + SIDECAR)
     chosen = the_problem or _problem(shown, declared)
-    _check(chosen, declared)
+    _check(chosen, source, declared)
     return Entry(str(shown), source, chosen, declared)
 
 
@@ -141,11 +141,13 @@ def _load(name: str) -> Problem:
     return problem.load(name)
 
 
-def _check(chosen: Problem, declared: Declaration) -> None:
-    """What the declaration asks of the problem must be there."""
-    if declared.dtype and declared.dtype not in chosen.dtypes:
-        raise UsageError(f"{declared.where}: dtype: found {declared.dtype!r}, allowed: {', '.join(chosen.dtypes)}")
+def _check(chosen: Problem, source: Path, declared: Declaration) -> None:
+    """What the declaration asks of the problem must be there, in the track that the file is for."""
+    if not (declared.cases or declared.dtype or declared.variant):
+        return
+    text = source.read_text(encoding="utf-8", errors="replace")
     try:
-        cases.select(chosen, declared.cases or None)
+        track = tracks.find(chosen, text, declared.dtype or None, declared.variant or None).problem
+        cases.select(track, declared.cases or None)
     except UsageError as error:
-        raise UsageError(f"{declared.where}: cases: {error}") from None
+        raise UsageError(f"{declared.where}: {error}") from None

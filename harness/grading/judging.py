@@ -89,7 +89,7 @@ def _graded(report: Report, status: Status, reasons: tuple[str, ...]) -> Graded:
         reasons=reasons,
         verdict=report.verdict,
         dtype=report.dtype,
-        variant=getattr(report, "variant", ""),
+        variant=report.variant,
         device=report.device,
         score=report.score,
         modelled=measurement.unmeasured_ceilings(report),
