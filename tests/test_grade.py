@@ -177,10 +177,11 @@ def _children() -> list[int]:
 
 
 def test_an_interrupt_ends_what_runs_and_keeps_what_is_known(doubling: Problem, tmp_path: Path) -> None:
-    made = session(entries(tmp_path, doubling, a="x", b="@run sleep", c="x"), Settings(replace(OPTIONS, seconds=60)), 1)
+    made = session(entries(tmp_path, doubling, a="x", b="@run fork", c="x"), Settings(replace(OPTIONS, seconds=60)), 1)
 
     def interrupt(entry: Entry, message: str | Graded) -> None:
         if Path(entry.name).name == "b.cu" and message == "case 1/3  one":
+            time.sleep(0.5)  # until it has forked
             raise streams.Stopped(signal.SIGINT)
 
     begun = time.monotonic()

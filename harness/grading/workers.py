@@ -16,7 +16,9 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import shutil
 import signal
+import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
@@ -40,14 +42,23 @@ class _Worker:
     def __init__(self, settings: Settings):
         self.channel, theirs = _CONTEXT.Pipe()
         self.at = -1
-        self.process = _CONTEXT.Process(target=_serve, args=(theirs, os.getpid(), settings), daemon=True)
-        # Ctrl-C at a terminal reaches the worker, too, and is left to this process; so it starts deaf to it.
+        self._folder = tempfile.mkdtemp(prefix="judge-")  # for its temporary files, should it die among them
+        arguments = (theirs, os.getpid(), self._folder, settings)
+        self.process = _CONTEXT.Process(target=_serve, args=arguments, daemon=True)
+        try:
+            self._start()
+        except BaseException:  # an interrupt that came meanwhile
+            self.end()
+            raise
+        theirs.close()
+
+    def _start(self) -> None:
+        """Ctrl-C at a terminal reaches the worker, too, and is left to this process: it is deaf to it from birth."""
         heard = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             self.process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, heard)
-        theirs.close()
 
     def give(self, at: int, entry: Entry) -> None:
         """The next file; a worker that has died in the meantime is noticed when its answer is read."""
@@ -65,14 +76,22 @@ class _Worker:
             return Graded(Status.JUDGE_ERROR, (why,), Verdict.JUDGE_ERROR)
         return message
 
+    def stop(self) -> None:
+        """Tell the process to end, whatever it is at."""
+        if self.process.pid:
+            self.process.terminate()
+
     def end(self) -> None:
-        """Wait for the process, which was told to end, and make it end."""
-        self.process.join(_GRACE)
+        """Have the process end, and remove what it left."""
+        self.stop()
+        if self.process.pid:
+            self.process.join(_GRACE)
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
         self.process.close()
         self.channel.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class Workers:
@@ -117,7 +136,7 @@ class Workers:
     def close(self) -> None:
         """End all processes, whatever they are at."""
         for worker in self._workers:
-            worker.process.terminate()
+            worker.stop()
         for worker in self._workers:
             worker.end()
         self._workers.clear()
@@ -129,11 +148,10 @@ class Workers:
         self.close()
 
 
-def _serve(channel: Connection, parent: int, settings: Settings) -> None:
+def _serve(channel: Connection, parent: int, folder: str, settings: Settings) -> None:
     """The worker's side."""
     bind_to_parent(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # for the children, which inherit it
+    tempfile.tempdir = folder
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
     with contextlib.suppress(streams.Stopped, EOFError, BrokenPipeError), channel:
