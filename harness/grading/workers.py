@@ -21,6 +21,7 @@ import signal
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import NoReturn
@@ -54,6 +55,7 @@ class _Worker:
 
     def _start(self) -> None:
         """Ctrl-C at a terminal reaches the worker, too, and is left to this process: it is deaf to it from birth."""
+        resource_tracker.ensure_running()  # whose own start would lift the mask
         heard = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             self.process.start()
