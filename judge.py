@@ -39,8 +39,8 @@ for _variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
 _ROOT = Path(__file__).resolve().parent
 _EXIT_JUDGE_ERROR, _EXIT_UNSUPPORTED = 3, 4
 _RESOURCE_SECONDS = 120.0  # that --resources waits for the optimised compilation
-_PACKAGES = {"numpy", "yaml", "jinja2", "rich", "llvmlite", "ml_dtypes"}
-_COMMANDS = ("list", "show", "start", "doctor")
+_PACKAGES = {"numpy", "yaml", "jinja2", "rich", "llvmlite", "ml_dtypes", "junitparser"}
+_COMMANDS = ("list", "show", "start", "doctor", "grade")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -98,7 +98,7 @@ def _fail(message: str, code: int = commandline.EXIT_USAGE) -> int:
 def _dispatch(arguments: list[str]) -> int:
     from harness.errors import JudgeError, UsageError
 
-    commands = {"list": _list, "show": _show, "start": _start, "doctor": _doctor}
+    commands = {"list": _list, "show": _show, "start": _start, "doctor": _doctor, "grade": _grade}
     try:
         if arguments and arguments[0] in commands:
             return commands[arguments[0]](arguments[1:])
@@ -282,6 +282,13 @@ def _doctor(arguments: list[str]) -> int:
 
     with streams.printing():
         return 0 if doctor.print_examination(_pip()) else _EXIT_UNSUPPORTED
+
+
+def _grade(arguments: list[str]) -> int:
+    parsed = commandline.grade_parser().parse(arguments)
+    from harness.grading import command
+
+    return command.run(parsed)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ _EPILOG = """other commands:
   judge.py list                  the problems
   judge.py show PROBLEM          its statement, signature and cases
   judge.py start PROBLEM [FILE]  write its starter to FILE (never over an existing one)
+  judge.py grade PATH...         many files, each of which must get what it declares; for a class, and in CI
   judge.py doctor                what this machine can do, and what to install for the rest
 
 exit codes: 0 accepted, 1 judged and not accepted, 2 usage or problem error, 3 judge error, 4 unsupported here
@@ -77,6 +78,29 @@ def judge_parser() -> Parser:
     return _debuggable(parser)
 
 
+def grade_parser() -> Parser:
+    """For `judge.py grade PATH...`."""
+    parser = command_parser("grade", "Judge many files, each of which must get what it declares.")
+    parser.epilog = "exit codes: 0 all as declared, 1 a surprise, 2 usage or problem error, 3 judge error"
+    add = parser.add_argument
+    add("paths", nargs="+", type=name, metavar="PATH", help="a .cu file, its .expect.yaml, or a folder of them")
+    add("--problem", type=name, help="of every file, an id or a path; implies --ignore-declarations")
+    add("--ignore-declarations", action="store_true", help="every file must be accepted, whatever it declares")
+    add("--report-only", action="store_true", help="nothing is a surprise: the list of verdicts")
+    add("--device", choices=("auto", "cpu", "gpu"), default="auto", help="cpu is the emulator (auto)")
+    add_track(parser, "what the file declares, or its solve() is written for")
+    add("--jobs", type=_jobs, default=0, metavar="N", help="files judged at once (half of the cores; on a GPU 1)")
+    add("--benchmarks", action="store_true", help="also benchmarks, for a score, where no cases are declared")
+    add("--seed", type=_seed, help="repeat the inputs of an earlier run (fresh, the same for all files)")
+    add("--card", default="H100", help="the GPU that the emulator plays (H100)")
+    add("--time-limit", type=_seconds, default=0.0, metavar="S", help="seconds a case (the problem's)")
+    add("--no-cache", dest="cache", action="store_false", help="compile afresh")
+    add("--json", type=_file, metavar="FILE", help="also write all results as JSON")
+    add("--junit", type=_file, metavar="FILE", help="also write them as JUnit XML, for CI systems")
+    add("--markdown", type=_file, metavar="FILE", help="also write them as Markdown, as for $GITHUB_STEP_SUMMARY")
+    return parser
+
+
 def add_track(parser: Parser, default: str) -> None:
     """The options that name a track of the problem."""
     parser.add_argument("--dtype", type=name, help=f"the track: float32, float16, bfloat16, float8_e4m3 ({default})")
@@ -94,6 +118,16 @@ def _page(text: str) -> str:
     if text == "-":
         raise argparse.ArgumentTypeError("a page goes to a file, not to standard output")
     return name(text)
+
+
+def _file(text: str) -> str:
+    if text == "-":
+        raise argparse.ArgumentTypeError("it goes to a file, not to standard output")
+    return name(text)
+
+
+def _jobs(text: str) -> int:
+    return _whole(text, 1, 256)
 
 
 def _seed(text: str) -> int:

@@ -130,7 +130,9 @@ def read(file: Path) -> Section:
         section = Section(file, node)
         yaml.safe_load(text)  # bad scalars, such as an impossible date, show here and not half-way
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ProblemError(f"{file}: not valid YAML: {_one_line(error)}") from None
+        mark = getattr(error, "problem_mark", None)
+        place = f"{file}:{mark.line + 1}" if mark else str(file)
+        raise ProblemError(f"{place}: not valid YAML: {_one_line(error)}") from None
     return section
 
 

@@ -1,0 +1,79 @@
+"""What the table, the summary and the files say in the same words of a file and of all."""
+
+from __future__ import annotations
+
+from harness.grading.declaration import Declaration
+from harness.grading.discovery import Entry
+from harness.grading.graded import Graded, Status, place
+from harness.grading.session import Session
+from harness.report import figures
+from harness.report.grouping import Group
+from harness.verdict import Verdict
+
+RESULTS = {
+    Status.OK: "OK",
+    Status.SURPRISE: "SURPRISE",
+    Status.REPORTED: "",
+    Status.SKIPPED: "skipped",
+    Status.JUDGE_ERROR: "JUDGE ERROR",
+    Status.NOT_RUN: "not run",
+}
+_COUNTED = {  # of one, of several
+    Status.OK: ("as declared", "as declared"),
+    Status.SURPRISE: ("surprise", "surprises"),
+    Status.REPORTED: ("judged", "judged"),
+    Status.SKIPPED: ("skipped", "skipped"),
+    Status.JUDGE_ERROR: ("judge error", "judge errors"),
+    Status.NOT_RUN: ("not run", "not run"),
+}
+NOTHING = figures.NOTHING
+
+
+def track(graded: Graded) -> str:
+    """ "bfloat16", "bfloat16 lse"."""
+    variant = "" if graded.variant in ("", "base") else f" {graded.variant}"
+    return f"{graded.dtype}{variant}" or NOTHING
+
+
+def verdict(graded: Graded) -> str:
+    """What came."""
+    return graded.verdict or NOTHING
+
+
+def declared(declaration: Declaration) -> str:
+    """ "data_race", "accepted, score>=40"."""
+    return declaration.verdict + ("" if declaration.score is None else f", score>={declaration.score:g}")
+
+
+def score(graded: Graded) -> str:
+    """The overall score, and whether it is only a model's."""
+    if graded.score is None:
+        return NOTHING
+    return figures.score(graded.score) + (" modelled" if graded.modelled else "")
+
+
+def counts(session: Session) -> str:
+    """ "10 files: 7 as declared, 1 surprise, 2 skipped"."""
+    found = session.counts
+    files = f"{len(session.entries)} file{'s' * (len(session.entries) != 1)}"
+    parts = (f"{found[status]} {words[found[status] > 1]}" for status, words in _COUNTED.items() if found[status])
+    return f"{files}: {', '.join(parts)}"
+
+
+def verdicts(session: Session) -> str:
+    """ "5 accepted, 2 data_race", in the order of the vocabulary."""
+    found = [graded.verdict for _, graded in session.rows]
+    return ", ".join(f"{found.count(one)} {one}" for one in Verdict if one in found)
+
+
+def finding(entry: Entry, group: Group) -> str:
+    """One finding in a line: "solutions/a.cu:12: data_race in one_token: Race on ..."."""
+    cases = f" in {', '.join(group.cases[:3])}{', ...' * (len(group.cases) > 3)}" if group.cases else ""
+    return f"{place(group.finding, entry.source)}: {group.finding.kind}{cases}: {group.finding.message}"
+
+
+def explanation(entry: Entry, graded: Graded) -> list[str]:
+    """What led to the verdict: all findings, or what the compiler said where there are none."""
+    found = [finding(entry, group) for group in graded.findings]
+    log = graded.log.strip().split("\n") if graded.log.strip() and graded.verdict is Verdict.COMPILE_ERROR else []
+    return log + [text for text in found if not any(row and row in text for row in log)]
