@@ -39,7 +39,7 @@ for _variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
 _ROOT = Path(__file__).resolve().parent
 _EXIT_JUDGE_ERROR, _EXIT_UNSUPPORTED = 3, 4
 _RESOURCE_SECONDS = 120.0  # that --resources waits for the optimised compilation
-_PACKAGES = {"numpy", "yaml", "jinja2", "rich", "llvmlite"}
+_PACKAGES = {"numpy", "yaml", "jinja2", "rich", "llvmlite", "ml_dtypes"}
 _COMMANDS = ("list", "show", "start", "lint", "doctor")
 
 
@@ -113,7 +113,7 @@ def _judge(arguments: list[str]) -> int:
     parsed = commandline.judge_parser().parse(arguments)
     if parsed.problem is None:
         return _fail("name a problem and a file: judge.py flash_attention my.cu; `judge.py list` shows the problems")
-    problem = _load_problem(parsed.problem)
+    problem = _load_problem(parsed.problem).track(parsed.dtype, parsed.variant)
     if parsed.solution is None:
         hint = f"`judge.py start {problem.id}` writes a starter to {problem.id}.cu"
         return _fail(f"name the .cu file to judge: judge.py {parsed.problem} my.cu; {hint}")
@@ -160,7 +160,7 @@ def _run(problem: Problem, parsed: argparse.Namespace) -> tuple[Report, str]:
         loaded = submission.load(Path(parsed.solution))
     except SubmissionError as error:
         return pipeline.refused(problem.id, Path(parsed.solution).name, error), ""
-    names = ("device", "cases", "baseline", "seed", "card", "cache", "threads", "schedule")
+    names = ("device", "dtype", "variant", "cases", "baseline", "seed", "card", "cache", "threads", "schedule")
     options = pipeline.Options(seconds=parsed.time_limit, **{name: getattr(parsed, name) for name in names})
     if parsed.resources:
         options = dataclasses.replace(options, resource_seconds=_RESOURCE_SECONDS)
@@ -243,11 +243,13 @@ def _show(arguments: list[str]) -> int:
     parser = commandline.command_parser("show", "A problem's statement, signature, cases and benchmarks.")
     parser.add_argument("problem", type=commandline.name)
     parser.add_argument("--card", default="H200", help="the GPU whose speed of light is shown (H200)")
+    commandline.add_track(parser, "the problem's first")
     parsed = parser.parse(arguments)
     from harness import cards
     from harness.report import catalogue
 
-    problem, card = _load_problem(parsed.problem), cards.get(parsed.card)
+    problem = _load_problem(parsed.problem).track(parsed.dtype, parsed.variant)
+    card = cards.get(parsed.card)
     with streams.printing():
         catalogue.print_problem(problem, card)
     return 0
@@ -257,12 +259,14 @@ def _start(arguments: list[str]) -> int:
     parser = commandline.command_parser("start", "Write a problem's starter.")
     parser.add_argument("problem", type=commandline.name)
     parser.add_argument("file", nargs="?", type=commandline.name, help="where to (PROBLEM.cu)")
+    parser.add_argument("--dtype", type=commandline.name, help="of its tensors (the problem's first)")
     parsed = parser.parse(arguments)
     problem = _load_problem(parsed.problem)
+    starter = problem.starter_for(parsed.dtype) if parsed.dtype else problem.starter
     target = Path(parsed.file or f"{problem.id}.cu")
     try:
         with target.open("x", encoding="utf-8") as file:
-            file.write(problem.starter)
+            file.write(starter)
     except FileExistsError:
         return _fail(f"{target} exists and is left as it is; give another name: judge.py start {problem.id} other.cu")
     except OSError as error:

@@ -59,3 +59,11 @@ def needle(key: np.ndarray, scale: float, keys: int) -> np.ndarray:
     score = wanted + wanted**2 / (2 * key.size)  # the other scores have variance score^2 / head_dim
     squared = float(np.dot(key, key))
     return np.asarray(key * (score / (scale * squared)), np.float32)
+
+
+def head_scales(cache: np.ndarray, largest: float, rng: np.random.Generator) -> np.ndarray:
+    """For a cache [..., heads, head_dim]: float32 [heads], by which it is divided before it is stored in 8 bits. The
+    largest value of a head becomes `largest`, as usual, or down to a quarter of it, so that no head's factor does for
+    another."""
+    peaks = np.abs(cache).max(axis=(*range(cache.ndim - 2), cache.ndim - 1))
+    return np.asarray(peaks * rng.uniform(1, 4, len(peaks)) / largest, np.float32)

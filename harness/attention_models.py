@@ -1,31 +1,98 @@
-"""Honest float32 models of attention kernels, for the `honest` function of reference.py files.
+"""Honest models of attention kernels, for the `honest` function of reference.py files.
 
 The checker's limits come from how far these stray from float64 on the very same inputs (harness/check.py). They differ
-as real kernels do: in the order of summation, the size of tiles and splits, and the quality of exp().
-Shapes: q [batch, rows, head_dim], k and v [batch, keys, head_dim]; `causal`: row i sees keys 0..i only.
+as real kernels do: in the order of summation, the size of tiles and splits, the quality of exp(), and, where inputs are
+narrower than float32, in whether weights are rounded to their type before they meet the values (tensor cores take both
+factors in one type). Scores, sums and outputs are held in float32, an answer is rounded at the end.
+
+Shapes: q [heads, rows, head_dim], k and v [kv_heads, keys, head_dim]; head h reads h // (heads / kv_heads). Causal: row
+i sees keys up to i + keys - rows. Answers: out [heads, rows, head_dim] and its lse [heads, rows], both float32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-Exp = Callable[[np.ndarray], np.ndarray]
+from harness import stored
+
+Answer = tuple[np.ndarray, np.ndarray]  # out and lse
 _LOG2_E = np.float32(1.4426950408889634)
+_LN_2 = np.float32(0.6931471805599453)
 _SMALL = 10_000_000  # multiplications in q k^T up to which the slow models run too
 
 
-def models(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, causal: bool = False) -> Iterator[np.ndarray]:
-    """Outputs [batch, rows, head_dim] of several honest kernels; only two where the case is large."""
+@dataclass(frozen=True)
+class Task:
+    """What a model computes, and in which types. `k_scale`, `v_scale` [kv_heads]: factors on stored keys and values."""
+
+    q: np.ndarray
+    k: np.ndarray
+    v: np.ndarray
+    scale: float
+    causal: bool = False
+    k_scale: np.ndarray | None = None
+    v_scale: np.ndarray | None = None
+    weight: np.dtype[Any] = stored.FLOAT32  # which weights are rounded to
+
+    @property
+    def group(self) -> int:
+        """Heads that share a key/value head."""
+        return len(self.q) // len(self.k)
+
+    @property
+    def shift(self) -> int:
+        """The last key that row 0 sees."""
+        return self.k.shape[1] - self.q.shape[1]
+
+    @property
+    def factor(self) -> np.ndarray:
+        """On the scores of each head, [heads, 1, 1]; scales of keys are part of it, which costs no precision."""
+        factor = np.full((len(self.q), 1, 1), self.scale, np.float32)
+        return factor if self.k_scale is None else factor * self.k_scale[:, None, None]
+
+    def head(self, number: int) -> Task:
+        """One head by itself."""
+        kv = slice(number // self.group, number // self.group + 1)
+        scales = [None if scale is None else scale[kv] for scale in (self.k_scale, self.v_scale)]
+        q, k, v = self.q[number, None], self.k[kv], self.v[kv]
+        return replace(self, q=q, k=k, v=v, k_scale=scales[0], v_scale=scales[1])
+
+    def in_float32(self) -> Task:
+        """The same with keys and values for every head, all as float32."""
+        widened = {name: stored.widened(getattr(self, name)) for name in "qkv"}
+        if self.group > 1:
+            widened |= {name: np.repeat(widened[name], self.group, 0) for name in "kv"}
+        scales = {name: getattr(self, name) for name in ("k_scale", "v_scale")}
+        scales = {name: None if scale is None else np.repeat(scale, self.group) for name, scale in scales.items()}
+        return replace(self, **widened, **scales)
+
+
+Model = Callable[[Task], Answer]
+
+
+def models(task: Task) -> Iterator[Answer]:
+    """Answers of several honest kernels; only two where the case is large."""
+    out_type = task.q.dtype
+    narrow = out_type.itemsize < 4
+    half = replace(task, weight=out_type) if narrow else task
     for model in (partial(online, tile=64), partial(split, parts=8)):
-        yield np.stack([model(q[i, None], k[i, None], v[i, None], scale, causal)[0] for i in range(len(q))])
-    if q.shape[0] * q.shape[1] * k.shape[1] * q.shape[2] <= _SMALL:
-        yield online(q, k, v, scale, causal, tile=16, exp=fast_exp)
-        yield sequential(q, k, v, scale, causal)
-        yield sequential(q, k, v, scale, causal, base2=True)
-        yield sequential(q[..., ::-1], k[..., ::-1], v, scale, causal)  # the sum from its other end
+        answers = [model(half.head(i).in_float32()) for i in range(len(task.q))]
+        yield _rounded((np.concatenate(parts) for parts in zip(*answers, strict=True)), out_type)
+    if task.q.size * task.k.shape[1] <= _SMALL:
+        for model in _NARROW if narrow else _FLOAT32:
+            yield _rounded(model(task.in_float32()), out_type)
+        for model in _NARROW if narrow else ():
+            yield _rounded(model(half.in_float32()), out_type)
+
+
+def _rounded(answer: Iterator[np.ndarray] | Answer, kind: np.dtype[Any]) -> Answer:
+    out, lse = answer
+    return stored.widened(stored.rounded(out, kind)), lse
 
 
 def fast_exp(x: np.ndarray) -> np.ndarray:
@@ -39,67 +106,111 @@ def noisy_exp2(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.exp2(x) * (1 + noise * np.float32(2.0**-20)))
 
 
-def online(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, causal: bool, tile: int, exp: Exp = np.exp
-) -> np.ndarray:
+def noisy_exp(x: np.ndarray) -> np.ndarray:
+    """exp(x) by that."""
+    return noisy_exp2(x * _LOG2_E)
+
+
+def online(task: Task, tile: int, exp: Callable[[np.ndarray], np.ndarray] = np.exp) -> Answer:
     """One pass over tiles of keys with running maximum, sum and output."""
-    m = np.full((*q.shape[:2], 1), -np.inf, np.float32)
-    total, o = np.zeros_like(m), np.zeros_like(q)
-    for start in range(0, k.shape[1], tile):
-        rows = slice(start if causal else 0, None)  # rows above see nothing of this tile
-        s = _scores(q[:, rows], k[:, start : start + tile], scale, causal)
+    m = np.full((*task.q.shape[:2], 1), -np.inf, np.float32)
+    total, o = np.zeros_like(m), np.zeros_like(task.q)
+    for start in range(0, task.k.shape[1], tile):
+        rows, s = _tile(task, start, tile)
         top = np.maximum(m[:, rows], s.max(-1, keepdims=True))
         p, correction = exp(s - top), exp(m[:, rows] - top)
         total[:, rows] = total[:, rows] * correction + p.sum(-1, keepdims=True)
-        o[:, rows] = o[:, rows] * correction + p @ v[:, start : start + tile]
+        o[:, rows] = o[:, rows] * correction + _weighed(task, p, slice(start, start + tile))
         m[:, rows] = top
-    return o / total
+    return _finished(task, o, total, m)
 
 
-def split(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, causal: bool, parts: int) -> np.ndarray:
+def split(task: Task, parts: int) -> Answer:
     """Split-K: the keys in `parts` parts, each normalised on its own, then merged by their (m, l)."""
-    size = -(-k.shape[1] // parts)
-    top = np.full((*q.shape[:2], 1), -np.inf, np.float32)
-    total, o = np.zeros_like(top), np.zeros_like(q)
-    for start in range(0, k.shape[1], size):
-        rows = slice(start if causal else 0, None)
-        s = _scores(q[:, rows], k[:, start : start + size], scale, causal)
+    size = -(-task.k.shape[1] // parts)
+    top = np.full((*task.q.shape[:2], 1), -np.inf, np.float32)
+    total, o = np.zeros_like(top), np.zeros_like(task.q)
+    for start in range(0, task.k.shape[1], size):
+        rows, s = _tile(task, start, size)
         m = s.max(-1, keepdims=True)
         p = np.exp(s - m)
         part_sum = p.sum(-1, keepdims=True)
-        part = p @ v[:, start : start + size] / part_sum
+        part = _weighed(task, p, slice(start, start + size)) / part_sum
         new = np.maximum(top[:, rows], m)
         old_weight, weight = total[:, rows] * np.exp(top[:, rows] - new), part_sum * np.exp(m - new)
         o[:, rows] = o[:, rows] * (old_weight / (old_weight + weight)) + part * (weight / (old_weight + weight))
         total[:, rows], top[:, rows] = old_weight + weight, new
-    return o
+    return _finished(task, o, (total > 0).astype(np.float32), top, total)
 
 
-def sequential(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, causal: bool, base2: bool = False
-) -> np.ndarray:
-    """A thread per row: every sum runs in one accumulator, first to last, product and sum rounded apart.
-    `base2`: q was multiplied by scale * log2(e) beforehand, and 2^x stands for exp(x)."""
-    factor, exp = (np.float32(scale) * _LOG2_E, noisy_exp2) if base2 else (np.float32(scale), np.exp)
-    left = q * factor if base2 else q
-    s = np.zeros((*q.shape[:2], k.shape[1]), np.float32)
-    for d in range(q.shape[2]):
-        s += left[:, :, d, None] * k[:, None, :, d]
-    s = _masked(s if base2 else s * factor, causal)
-    p = exp(s - s.max(-1, keepdims=True))
-    total, o = np.zeros((*q.shape[:2], 1), np.float32), np.zeros_like(q)
-    for j in range(k.shape[1]):
-        total += p[:, :, j, None]
-        o += p[:, :, j, None] * v[:, None, j]
-    return o / total
+def sequential(task: Task, base2: bool = False, backwards: bool = False) -> Answer:
+    """A thread per row: every sum runs in one accumulator, product and sum rounded apart, dimensions first to last or
+    `backwards`. `base2`: q was multiplied by scale * log2(e) beforehand, and 2^x stands for exp(x)."""
+    exp, factor = (noisy_exp2, task.factor * _LOG2_E) if base2 else (np.exp, task.factor)
+    left = task.q * factor if base2 else task.q
+    s = np.zeros((*task.q.shape[:2], task.k.shape[1]), np.float32)
+    for d in range(task.q.shape[2])[:: -1 if backwards else 1]:
+        s += left[:, :, d, None] * task.k[:, None, :, d]
+    s = _masked(task, s if base2 else s * factor, 0, 0)
+    m = s.max(-1, keepdims=True)
+    p = _stored(task, weights := exp(s - _finite(m)))
+    total, o = np.zeros_like(m), np.zeros_like(task.q)
+    for j in range(task.k.shape[1]):
+        total += weights[:, :, j, None]
+        o += p[:, :, j, None] * task.v[:, None, j]
+    return _finished(task, o, total, m * _LN_2 if base2 else m)
 
 
-def _scores(q: np.ndarray, k: np.ndarray, scale: float, causal: bool) -> np.ndarray:
-    return _masked(q @ k.transpose(0, 2, 1) * np.float32(scale), causal)
+_FLOAT32: tuple[Model, ...] = (
+    partial(online, tile=16, exp=fast_exp),
+    sequential,
+    partial(sequential, base2=True),
+    partial(sequential, backwards=True),
+)
+_NARROW: tuple[Model, ...] = (
+    partial(online, tile=16, exp=fast_exp),
+    partial(online, tile=1 << 30),
+    partial(split, parts=32),
+    partial(sequential, base2=True),
+    partial(online, tile=64, exp=noisy_exp),
+)
 
 
-def _masked(s: np.ndarray, causal: bool) -> np.ndarray:
-    """Row r may see column c when c <= r; callers slice so that both start at the same token."""
-    if causal:
-        s[:, np.arange(s.shape[2]) > np.arange(s.shape[1])[:, None]] = -np.inf
+def _tile(task: Task, start: int, tile: int) -> tuple[slice, np.ndarray]:
+    """The rows that see something of a tile of keys, and their scores."""
+    first = max(0, start - task.shift) if task.causal else 0
+    s = task.q[:, first:] @ task.k[:, start : start + tile].transpose(0, 2, 1) * task.factor
+    return slice(first, None), _masked(task, s, first, start)
+
+
+def _masked(task: Task, s: np.ndarray, first_row: int, first_key: int) -> np.ndarray:
+    if task.causal:
+        last = first_row + np.arange(s.shape[1])[:, None] + task.shift
+        s[:, first_key + np.arange(s.shape[2]) > last] = -np.inf
     return s
+
+
+def _weighed(task: Task, p: np.ndarray, keys: slice) -> np.ndarray:
+    return np.asarray(_stored(task, p) @ task.v[:, keys])
+
+
+def _stored(task: Task, p: np.ndarray) -> np.ndarray:
+    """Weights as they meet the values."""
+    return stored.widened(stored.rounded(p, task.weight))
+
+
+def _finite(m: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(m), m, np.float32(0))
+
+
+def _finished(
+    task: Task, o: np.ndarray, divisor: np.ndarray, m: np.ndarray, total: np.ndarray | None = None
+) -> Answer:
+    """o / divisor and m + ln(total), the divisor where that is not given; 0 and -inf for a row that saw no key."""
+    total = divisor if total is None else total
+    some = total > 0
+    out = np.where(some, o / np.where(some, divisor, np.float32(1)), np.float32(0))
+    if task.v_scale is not None:
+        out *= task.v_scale[:, None, None]
+    lse = np.where(some, m + np.log(np.where(some, total, np.float32(1))), np.float32(-np.inf))
+    return out, lse[..., 0]

@@ -62,7 +62,7 @@ class OnCard:
         return RunProcess(self._devices, {"gpu": gpu_limits()})
 
     def _baselines(self) -> Baselines:
-        return Baselines(self._problem, "float32", self._opened.name, _BASELINE_SECONDS)
+        return Baselines(self._problem, self._problem.dtype, self._opened.name, _BASELINE_SECONDS)
 
 
 def _beside(result: CaseResult, case: Case, others: Baselines | None) -> CaseResult:
@@ -83,7 +83,7 @@ def modelled(
     smaller = [spec.modelled or spec for spec in specs]
     for spec, case in zip(specs, _built(problem, smaller, seed), strict=True):
         result, _ = run(case)
-        yield _with_model(result, case, card, spec.modelled_differs)
+        yield _with_model(result, case, card, ceiling_rules.rate_for(card, problem.dtype), spec.modelled_differs)
 
 
 def _built(problem: Problem, specs: Sequence[CaseSpec], seed: int) -> Iterator[Case]:
@@ -91,12 +91,11 @@ def _built(problem: Problem, specs: Sequence[CaseSpec], seed: int) -> Iterator[C
         yield from ahead
 
 
-def _with_model(result: CaseResult, case: Case, card: Ceilings, emulated: str) -> CaseResult:
+def _with_model(result: CaseResult, case: Case, card: Ceilings, rate: float, emulated: str) -> CaseResult:
     traffic = result.traffic
     if result.verdict is not Verdict.ACCEPTED or traffic is None or not traffic.sector_bytes:
         return result
     counted = sum(sum(launch.flops.values()) for launch in traffic.launches)
-    rate = ceiling_rules.rate_for(card, "float32")
     figures = score.modelled_benchmark(
         case.cost.bytes, case.cost.flops, traffic.sector_bytes, counted, card, rate, emulated
     )

@@ -107,7 +107,8 @@ class Benchmarking:
         timing = statistics.summarise(samples, session.plans_per_window, least=session.least)
         cost, found = case.cost, self._card.ceilings
         written = sum(a.value.nbytes for a in case.arguments if a.role == "out" and isinstance(a.value, np.ndarray))
-        rate, fastest = ceilings.rate_for(found, "float32"), ceilings.fastest_rate_for(found, "float32")
+        dtype = self._problem.dtype
+        rate, fastest = ceilings.rate_for(found, dtype), ceilings.fastest_rate_for(found, dtype)
         benchmark = score.benchmark(
             cost.bytes, cost.flops, written, timing, found, rate, fastest, self._card.l2_bytes
         )  # fmt: skip
@@ -211,7 +212,9 @@ class _Session:
             norm = self._norms[each.tensor]
             total = 0.0 if figures.square_sum == 0 else math.sqrt(figures.square_sum) / norm if norm else math.inf
             shape = shape[:-1]
-        ratio = max(figures.ratio, total / max(limit.abc[2], 1e-300) if limit.kind == "rows" else 0.0)
+        ratio = figures.ratio / limit.abc[0]  # of elements
+        if limit.kind == "rows":
+            ratio = max(figures.ratio, total / max(limit.abc[2], 1e-300))
         if math.isnan(figures.ratio) or math.isnan(total):
             ratio = math.nan
         row = tuple(int(i) for i in np.unravel_index(figures.worst_row, shape)) if shape else ()

@@ -1,6 +1,7 @@
 """Case lists -> seeded inputs, the float64 answer and the limits of each case, one case at a time.
 
-The random stream of a case depends on (seed, problem id, case name) alone, so that any case can be repeated by itself.
+The random stream of a case depends on (seed, problem id, case name) alone, so that any case can be repeated by itself,
+and is the same in every track. reference.py learns from case["dtype"] and case["variant"] which track it is.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from harness.errors import UsageError
 from harness.expressions import ExpressionError, evaluate
 from harness.problem import CaseSpec, Problem
 from harness.reference import Caller, load_reference
-from harness.signature import NUMPY_TYPES, Parameter, Scalar, Tensor, ctype
+from harness.signature import NUMPY_TYPES, Parameter, Scalar, Tensor
 
 Inputs = dict[str, Any]
 
@@ -84,7 +85,12 @@ def build_specs(problem: Problem, specs: Sequence[CaseSpec], seed: int, honest: 
 def cost(problem: Problem, reference: ModuleType, spec: CaseSpec) -> Cost:
     """The least work of a case, from its parameters alone. Raises ProblemError."""
     call = Caller(problem, spec)
-    return _cost(call, call("cost", reference.cost, dict(spec.parameters)))
+    return _cost(call, call("cost", reference.cost, _parameters(problem, spec)))
+
+
+def _parameters(problem: Problem, spec: CaseSpec) -> dict[str, object]:
+    """What reference.py gets of a case."""
+    return {**spec.parameters, "dtype": problem.dtype, "variant": problem.variant}
 
 
 def build_one(problem: Problem, reference: ModuleType, spec: CaseSpec, seed: int, honest: bool = True) -> Case:
@@ -92,10 +98,9 @@ def build_one(problem: Problem, reference: ModuleType, spec: CaseSpec, seed: int
     saves the time of the honest models. Raises ProblemError where the reference fails or does not keep to the
     signature."""
     call = Caller(problem, spec)
-    inputs = call("make_inputs", reference.make_inputs, dict(spec.parameters), _generator(problem, spec, seed))
+    inputs = call("make_inputs", reference.make_inputs, _parameters(problem, spec), _generator(problem, spec, seed))
     arguments = _arguments(call, problem, inputs, spec)
-    expected = call("expected", reference.expected, dict(inputs))
-    _check_outputs(call, arguments, expected, np.float64, "expected")
+    expected = _outputs(call, arguments, call("expected", reference.expected, dict(inputs)), "expected")
     return Case(
         name=spec.name,
         parameters=spec.parameters,
@@ -111,16 +116,22 @@ def draw_disguise(
     problem: Problem, reference: ModuleType, inputs: Mapping[str, Any], rng: np.random.Generator
 ) -> Disguise:
     """Changes of a built case whose effect on the answer is known (harness/disguise.py), for `inputs` by name as
-    make_inputs() gives them; none where the reference has no `disguise`. Raises ProblemError."""
+    make_inputs() gives them; none where the reference has no `disguise`. What it says of tensors that only other tracks
+    have is left out. Raises ProblemError."""
     function = getattr(reference, "disguise", None)
     if function is None:
         return Disguise()
     call = Caller(problem)
-    drawn = call("disguise", function, dict(inputs), rng)
+    drawn = disguise_rules.without(call("disguise", function, dict(inputs), rng), _elsewhere(problem))
     message = disguise_rules.complaint(drawn, _forms(call, problem, inputs))
     if message:
         raise call.error("disguise", message)
     return drawn if isinstance(drawn, Disguise) else Disguise(**drawn)
+
+
+def _elsewhere(problem: Problem) -> set[str]:
+    """The tensors that only other tracks have."""
+    return {p.name for p in problem.entries.signature if isinstance(p, Tensor)} - {t.name for t in problem.tensors}
 
 
 def _forms(call: Caller, problem: Problem, inputs: Mapping[str, Any]) -> dict[str, disguise_rules.Form]:
@@ -131,7 +142,7 @@ def _forms(call: Caller, problem: Problem, inputs: Mapping[str, Any]) -> dict[st
             sizes |= zip(tensor.shape, inputs[tensor.name].shape, strict=True)
     return {
         tensor.name: disguise_rules.Form(
-            _shape(call, tensor, sizes), np.dtype(NUMPY_TYPES[ctype(tensor)]), tensor.role == "in"
+            _shape(call, tensor, sizes), np.dtype(NUMPY_TYPES[tensor.type]), tensor.role == "in"
         )
         for tensor in problem.tensors
     }
@@ -158,7 +169,7 @@ def _arguments(call: Caller, problem: Problem, inputs: Inputs, spec: CaseSpec) -
 
 
 def _argument(call: Caller, parameter: Parameter, inputs: Inputs, sizes: Mapping[str, int]) -> Argument:
-    kind = ctype(parameter)
+    kind = parameter.type
     if isinstance(parameter, Scalar):
         return Argument(parameter.name, inputs[parameter.name], "scalar", kind)
     shape = _shape(call, parameter, sizes)
@@ -200,17 +211,19 @@ def _check_array(
         raise call.error(function, f"{name} must be a C-contiguous array of {wanted}, found {found}")
 
 
-def _check_outputs(
-    call: Caller, arguments: list[Argument], outputs: object, dtype: type[np.generic], function: str
-) -> None:
-    checked = [a for a in arguments if a.role in ("out", "inout")]
-    wanted = {a.name: a.value.shape for a in checked if isinstance(a.value, np.ndarray)}
-    if not isinstance(outputs, dict) or set(outputs) != set(wanted):
+def _outputs(call: Caller, arguments: list[Argument], given: object, function: str) -> dict[str, np.ndarray]:
+    """Those outputs, of what expected() or honest() gave, that the track has; it may give those of other tracks, too.
+    float64 without NaN, or of a model float32, or as stored."""
+    wanted = {a.name: a.value for a in arguments if isinstance(a.value, np.ndarray) and a.role != "in"}
+    if not isinstance(given, dict) or not set(wanted) <= set(given) <= set(wanted) | _elsewhere(call.problem):
         raise call.error(function, f"must give a dict of exactly {', '.join(wanted)}")
-    for name, shape in wanted.items():
-        _check_array(call, function, name, outputs[name], shape, dtype)
-        if np.isnan(outputs[name]).any():
+    for name, like in wanted.items():
+        stored = function == "honest" and getattr(given[name], "dtype", None) == like.dtype
+        dtype = like.dtype.type if stored else np.float32 if function == "honest" else np.float64
+        _check_array(call, function, name, given[name], like.shape, dtype)
+        if np.isnan(given[name]).any():
             raise call.error(function, f"{name} holds NaN")
+    return {name: given[name] for name in wanted}
 
 
 def _cost(call: Caller, cost: object) -> Cost:
@@ -226,9 +239,7 @@ def _honest(
         return list(reference.honest(dict(inputs)))
 
     models: list[dict[str, np.ndarray]] = call("honest", honest)
-    for model in models:
-        _check_outputs(call, arguments, model, np.float32, "honest")
-    return models
+    return [_outputs(call, arguments, model, "honest") for model in models]
 
 
 def _limits(
@@ -238,6 +249,6 @@ def _limits(
         if tensor.check == "rows" and not np.isfinite(expected[tensor.name]).all():
             raise call.error("expected", f"{tensor.name} is not finite, which `check: rows` cannot compare")
     return {
-        tensor.name: check.limits_for(tensor.check, expected[tensor.name], [model[tensor.name] for model in models])
-        for tensor in problem.outputs
+        name: check.limits_for(how, expected[name], [model[name] for model in models], problem.dtype)
+        for name, how in ((tensor.name, tensor.check) for tensor in problem.outputs)
     }

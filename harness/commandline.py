@@ -63,6 +63,7 @@ def judge_parser() -> Parser:
     parser.add_argument("problem", nargs="?", type=name, help="a problem's id, or the path of a problem directory")
     parser.add_argument("solution", nargs="?", type=name, metavar="SOLUTION.cu", help="the file to judge")
     parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="cpu is the emulator (auto)")
+    add_track(parser, "what solve() is written for")
     parser.add_argument("--cases", metavar="NAMES", help="names or patterns with commas; or 'benchmarks' (all tests)")
     parser.add_argument("--seed", type=_seed, help="repeat the inputs of an earlier run (fresh)")
     parser.add_argument("--json", type=name, metavar="PATH", help="also write the report as JSON; '-': standard output")
@@ -91,6 +92,12 @@ def lint_parser() -> Parser:
     parser.add_argument("--json", type=name, metavar="FILE", help="also write the report as JSON")
     parser.add_argument("--no-cache", dest="cache", action="store_false", help="compile afresh")
     return parser
+
+
+def add_track(parser: Parser, default: str) -> None:
+    """The options that name a track of the problem."""
+    parser.add_argument("--dtype", type=name, help=f"the track: float32, float16, bfloat16, float8_e4m3 ({default})")
+    parser.add_argument("--variant", type=name, help=f"the form of the task, where it has several ({default})")
 
 
 def name(text: str) -> str:
@@ -136,6 +143,7 @@ def repeat(parsed: argparse.Namespace, seed: int | None) -> str:
     script = sys.argv[0] if sys.argv[0].endswith(".py") else "judge.py"
     usual = judge_parser()
     values: dict[str, object] = {"seed": seed, "device": parsed.device, "cases": parsed.cases, "card": parsed.card}
+    values |= {"dtype": parsed.dtype, "variant": parsed.variant}
     values |= {"schedule": parsed.schedule, "time-limit": parsed.time_limit}
     options = []
     for option, value in values.items():

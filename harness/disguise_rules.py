@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,19 @@ class Form:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     given: bool
+
+
+def without(disguise: Any, names: Set[str]) -> Any:
+    """What a reference returned, without these tensors; what is no disguise at all is left to `complaint`."""
+    if isinstance(disguise, Disguise):
+        return Disguise(**{name: _without(getattr(disguise, name), names) for name in _FIELDS})
+    if isinstance(disguise, Mapping):
+        return {field: _without(tensors, names) for field, tensors in disguise.items()}
+    return disguise
+
+
+def _without(tensors: Any, names: Set[str]) -> Any:
+    return {n: v for n, v in tensors.items() if n not in names} if isinstance(tensors, Mapping) else tensors
 
 
 def complaint(disguise: object, forms: Mapping[str, Form]) -> str:

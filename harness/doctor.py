@@ -45,7 +45,7 @@ def examine(install: str) -> Iterator[Finding]:
     """Look at each thing in turn."""
     yield Finding("python", sys.version_info >= (3, 11), f"{platform.python_version()} ({sys.executable})", True)
     yield _machine()
-    for package in ("numpy", "pyyaml", "jinja2", "rich", "llvmlite"):
+    for package in ("numpy", "ml_dtypes", "pyyaml", "jinja2", "rich", "llvmlite"):
         yield _package(package, install)
     yield _attempt("compiler", _nvrtc, needed=True)
     yield _attempt("emulator", _emulator, needed=True)

@@ -73,7 +73,7 @@ def _largest_of_worst_row(errors: Errors) -> np.ndarray:
 def _line(name: str, found: np.ndarray, expected: np.ndarray, errors: Errors, index: tuple[int, ...]) -> str:
     limit = np.broadcast_to(errors.allowed, found.shape)[index]
     return (
-        f"  {_element(name, index)}: expected {expected[index]:.6g}, found {found[index]:.6g} "
+        f"  {_element(name, index)}: expected {expected[index]:.6g}, found {float(found[index]):.6g} "
         f"(error {errors.distance[index]:.1e}, limit {limit:.1e})"
     )
 

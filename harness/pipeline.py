@@ -19,7 +19,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness import cards, object_cache, policy, resource_meter
+from harness import cards, object_cache, policy, resource_meter, tracks
 from harness import cases as case_builder
 from harness.artefacts import compiled
 from harness.benchmark_stage import OnCard, modelled
@@ -68,6 +68,8 @@ class Options:
     """How to judge. `seconds` is of one case, 0 takes the problem's own; `threads` 0 means all cores."""
 
     device: str = "auto"  # "auto", "cpu", "gpu"
+    dtype: str | None = None  # of the track; None: what solve() is written for (harness/tracks.py)
+    variant: str | None = None  # the same
     cases: str | None = None  # None: all tests; "benchmarks"; or names and patterns, comma-separated
     baseline: bool = False  # time what installed libraries take for the same benchmarks
     seed: int | None = None  # None: fresh, and secret until the report
@@ -85,7 +87,9 @@ class Options:
 def judge(problem: Problem, submission: Submission, options: Options | None = None) -> Generator[Event, None, None]:
     """Judge one submission. The generator owns child processes: consume it in one thread, to its end or close it.
 
-    Raises UsageError (no such case, card or device) and JudgeError (the judge itself failed).
+    Whatever track `problem` is, the submission's own is judged, or the one that the options name.
+
+    Raises UsageError (no such track, case, card or device) and JudgeError (the judge itself failed).
     """
     return _Judging(problem, submission, options or Options()).events()
 
@@ -94,14 +98,15 @@ def refused(problem: str, name: str, error: SubmissionError) -> Report:
     """The report of a submission that never reached the compiler: empty, too long, not text."""
     result = CompileResult(ok=False, log=error.log or str(error))
     findings = error.findings or (_in_words(error),)
-    return Report(problem, name, "", "float32", 0, error.verdict, result, findings=findings)
+    return Report(problem, name, "", "", 0, error.verdict, result, findings=findings)
 
 
 class _Judging:
     """One judging on its way to a report."""
 
     def __init__(self, problem: Problem, submission: Submission, options: Options):
-        self._problem = problem
+        self._track = tracks.find(problem, submission.text, options.dtype, options.variant)
+        self._problem = self._track.problem
         self._submission = submission
         self._options = options
         self._begun = time.monotonic()
@@ -138,6 +143,7 @@ class _Judging:
             except SubmissionError as error:
                 self._refusal = error
                 if not self._compile.ok:
+                    self._notes += [Finding(FindingKind.NOTE, f"{self._track.note}.")] * bool(self._track.note)
                     self._compile = CompileResult(ok=False, log=error.log or str(error))
                     yield Compiled(self._compile)
         yield from self._measure()
@@ -274,7 +280,8 @@ class _Judging:
             problem=self._problem.id,
             submission=self._submission.name,
             device=self._device,
-            dtype="float32",
+            dtype=self._problem.dtype,
+            variant=self._problem.variant,
             seed=self._seed,
             verdict=worst(verdicts),
             compile=resource_meter.with_most(self._compile, kernels),

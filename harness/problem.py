@@ -1,10 +1,14 @@
 """A problem directory -> Problem: what solve() takes, the cases, the limits, the texts.
 
+A problem may have several *tracks*: one for each of its dtypes in each of its variants. Entries of problem.yaml that
+say `dtypes:` or `variants:` belong to those tracks alone. A Problem is always that of one track; `Problem.track` gives
+another one, and what is loaded is the first.
+
 problem.yaml    the data below; strict: an unknown key or a wrong type is a ProblemError
 statement.md    the task, for the learner
 reference.py    make_inputs, expected, honest, cost, and disguise where there is one (see harness/cases.py); trusted
                 code, loaded on demand
-starter.cu      compiles and runs, and is not accepted
+starter.cu      compiles and runs, and is not accepted; starter.<dtype>.cu, optional: the same for another dtype
 """
 
 from __future__ import annotations
@@ -13,39 +17,26 @@ import dataclasses
 import difflib
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness import document
+from harness import document, scope, signature
+from harness.case_list import CaseReader, CaseSpec
 from harness.document import Section
+from harness.dtypes import DTYPES
 from harness.errors import ProblemError, UsageError
-from harness.expressions import ExpressionError, evaluate, names_in
-from harness.parameters import CaseParameter, in_short, read_case_parameter
-from harness.signature import DTYPES, Parameter, Scalar, Tensor, declare, read_signature
+from harness.expressions import names_in
+from harness.parameters import CaseParameter, read_case_parameter
+from harness.scope import Scope
+from harness.signature import Parameter, Scalar, Tensor
 
 ROOT = Path(__file__).resolve().parent.parent / "problems"
 FILES = ("problem.yaml", "reference.py", "statement.md", "starter.cu")
 DIFFICULTIES = ("easy", "medium", "hard")
-BENCHMARK_KINDS = ("bandwidth", "compute", "latency")  # what a benchmark is about
+BASE = "base"  # the variant that every problem has, its first
 _ID = re.compile(r"[a-z][a-z0-9_]*\Z")
-
-
-@dataclass(frozen=True)
-class CaseSpec:
-    """One entry of `tests` or `benchmarks`: a name, and the parameters that make_inputs() gets."""
-
-    name: str
-    parameters: Mapping[str, object]
-    kind: str = ""  # of a benchmark: one of BENCHMARK_KINDS; "" for a test
-    modelled: CaseSpec | None = None  # what the emulator runs in a benchmark's place; None: the benchmark itself
-
-    @property
-    def modelled_differs(self) -> str:
-        """How `modelled` differs, "repeat 2 of 64, num_blocks 600 of 16448"; "" where it does not."""
-        small = self.modelled.parameters if self.modelled else self.parameters
-        changed = [name for name in self.parameters if small[name] != self.parameters[name]]
-        return ", ".join(f"{name} {in_short(small[name])} of {in_short(self.parameters[name])}" for name in changed)
+_RESERVED = ("dtype", "variant", *scope.KEYS)  # names that no case parameter may have
 
 
 @dataclass(frozen=True)
@@ -64,22 +55,43 @@ class ProblemPolicy:
 
 
 @dataclass(frozen=True)
+class Variant:
+    """A form of the task that solve() has parameters of its own for."""
+
+    name: str
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What differs between tracks, for all of them: each entry says by its scope where it belongs."""
+
+    signature: tuple[Parameter, ...]
+    tests: tuple[CaseSpec, ...]
+    benchmarks: tuple[CaseSpec, ...]
+
+
+@dataclass(frozen=True)
 class Problem:
-    """Everything about a problem but its reference code (harness/cases.py loads that)."""
+    """Everything about one track of a problem but its reference code (harness/cases.py loads that)."""
 
     id: str
     title: str
     difficulty: str
     tags: tuple[str, ...]
-    dtypes: tuple[str, ...]
+    dtypes: tuple[str, ...]  # of all tracks
+    variants: tuple[Variant, ...]  # of all tracks
+    dtype: str  # of this track, as are the next four fields
+    variant: str
     signature: tuple[Parameter, ...]
-    case_parameters: tuple[CaseParameter, ...]
     tests: tuple[CaseSpec, ...]
     benchmarks: tuple[CaseSpec, ...]
+    case_parameters: tuple[CaseParameter, ...]
     limits: ProblemLimits
     statement: str
     starter: str
     directory: Path
+    entries: Entries = field(repr=False)
     tiers: Mapping[str, float] = field(default_factory=dict)  # name -> least overall score, ascending
     policy: ProblemPolicy = ProblemPolicy()
 
@@ -93,9 +105,47 @@ class Problem:
         """The tensors that are compared: roles out and inout."""
         return tuple(t for t in self.tensors if t.role != "in")
 
-    def declaration(self, dtype: str = "float32") -> str:
-        """The C prototype of solve(), one line, for one of `dtypes`."""
-        return f'extern "C" void solve({", ".join(declare(p, dtype) for p in self.signature)});'
+    def declaration(self) -> str:
+        """The C prototype of solve(), one line, after the #include lines that its types need."""
+        return signature.declaration(self.signature)
+
+    def track(self, dtype: str | None = None, variant: str | None = None) -> Problem:
+        """The same problem in another track; None keeps what it is. Raises UsageError for one that it does not have."""
+        dtype, variant = dtype or self.dtype, variant or self.variant
+        self._check_known("dtype", dtype, self.dtypes)
+        self._check_known("variant", variant, [v.name for v in self.variants])
+        return dataclasses.replace(
+            self, dtype=dtype, variant=variant, signature=signature.in_track(self.entries.signature, dtype, variant),
+            tests=_those_of(self.entries.tests, dtype, variant),
+            benchmarks=_those_of(self.entries.benchmarks, dtype, variant),
+        )  # fmt: skip
+
+    def starter_for(self, dtype: str) -> str:
+        """The text of the starter for a dtype; starter.cu is that of the first. Raises UsageError where there is
+        none."""
+        self._check_known("dtype", dtype, self.dtypes)
+        if file := self._starter_file(dtype):
+            return document.read_text(file)
+        there = ", ".join(name for name in self.dtypes if self._starter_file(name))
+        raise UsageError(f"{self.id} has no starter for {dtype}; there is one for: {there}")
+
+    def _starter_file(self, dtype: str) -> Path | None:
+        own, usual = self.directory / f"starter.{dtype}.cu", self.directory / "starter.cu"
+        return own if own.is_file() else usual if dtype == self.dtypes[0] else None
+
+    def _check_known(self, what: str, name: str, known: Sequence[str]) -> None:
+        if name not in known:
+            raise UsageError(f"{self.id} has no {what} {name!r}; it has: {', '.join(known)}")
+
+    def tracks(self) -> Iterator[Problem]:
+        """This problem in all of its tracks, the default one first, then dtype by dtype."""
+        for variant in self.variants:
+            for dtype in self.dtypes:
+                yield self.track(dtype, variant.name)
+
+
+def _those_of(cases: Sequence[CaseSpec], dtype: str, variant: str) -> tuple[CaseSpec, ...]:
+    return tuple(case for case in cases if case.scope.holds(dtype, variant))
 
 
 def list_problems(root: Path = ROOT) -> list[Problem]:
@@ -133,29 +183,57 @@ def load_directory(directory: Path) -> Problem:
     for name in FILES:
         if not (directory / name).is_file():
             raise ProblemError(f"{directory / name}: the file is missing; a problem needs it")
-    signature = read_signature(top)
+    dtypes, variants = _read_dtypes(top), _read_variants(top)
+    known = Scope(dtypes, tuple(v.name for v in variants))
     parameters = tuple(_read_case_parameters(top))
-    _check_names(top, signature, parameters)
+    entries = _read_entries(top, known, parameters)
     problem = Problem(
         id=_read_id(top, directory),
         title=top.take("title", str),
         difficulty=top.choice("difficulty", DIFFICULTIES),
         tags=top.words("tags"),
-        dtypes=_read_dtypes(top),
-        signature=signature,
+        dtypes=dtypes,
+        variants=variants,
+        dtype=dtypes[0],
+        variant=variants[0].name,
+        signature=(),
+        tests=(),
+        benchmarks=(),
         case_parameters=parameters,
-        tests=_read_cases(top, "tests", signature, parameters),
-        benchmarks=_read_cases(top, "benchmarks", signature, parameters),
         limits=_read_limits(top.section("limits")),
         statement=document.read_text(directory / "statement.md"),
         starter=document.read_text(directory / "starter.cu"),
         directory=directory,
+        entries=entries,
         tiers=_read_tiers(top),
         policy=_read_policy(top),
     )
     top.finish()
-    top.unique("tests", [case.name for case in problem.tests + problem.benchmarks])
-    return problem
+    return problem.track()
+
+
+def _read_entries(top: Section, known: Scope, parameters: tuple[CaseParameter, ...]) -> Entries:
+    """What differs between tracks, checked for each of them."""
+    everywhere = signature.read_signature(top, known)
+    tracks = [(dtype, variant) for variant in known.variants for dtype in known.dtypes]
+    seen: dict[tuple[tuple[type, str], ...], str] = {}
+    for dtype, variant in tracks:
+        where = f" in {dtype}, {variant}" if len(tracks) > 1 else ""
+        own = signature.in_track(everywhere, dtype, variant)
+        _check_signature(top, own, parameters, where)
+        other = seen.setdefault(tuple((type(p), p.type) for p in own), where)
+        if other != where:
+            message = f"the types{where} are those{other}: submissions could not be told apart"
+            raise top.error(message, "signature")
+    reader = CaseReader(everywhere, parameters, known)
+    entries = Entries(everywhere, reader.tests(top), reader.benchmarks(top))
+    for dtype, variant in tracks:
+        tests, benchmarks = (_those_of(cases, dtype, variant) for cases in (entries.tests, entries.benchmarks))
+        if not tests:
+            where = f"; {dtype}, {variant} has none" if len(tracks) > 1 else ""
+            raise top.error(f"a problem has at least one test{where}", "tests")
+        top.unique("tests", [case.name for case in tests + benchmarks])
+    return entries
 
 
 def _read_id(top: Section, directory: Path) -> str:
@@ -167,9 +245,29 @@ def _read_id(top: Section, directory: Path) -> str:
 
 def _read_dtypes(top: Section) -> tuple[str, ...]:
     values = top.words("dtypes")
-    if not values or not set(values) <= DTYPES.keys():
+    top.unique("dtypes", list(values))
+    if not values or not set(values) <= set(DTYPES):
         raise top.error(f"found {list(values)}, allowed: {', '.join(DTYPES)}", "dtypes")
     return values
+
+
+def _read_variants(top: Section) -> tuple[Variant, ...]:
+    if "variants" not in top:
+        top.words("variants", [])
+        return (Variant(BASE),)
+    variants = tuple(map(_read_variant, top.sections("variants")))
+    top.unique("variants", [v.name for v in variants])
+    if not variants or variants[0].name != BASE:
+        raise top.error(f"the first variant is the default and must be called {BASE!r}", "variants")
+    return variants
+
+
+def _read_variant(section: Section) -> Variant:
+    variant = Variant(section.take("name", str), section.take("about", str, ""))
+    section.finish()
+    if not _ID.match(variant.name):
+        raise section.error(f"found {variant.name!r}; must be of small letters, digits and _", "name")
+    return variant
 
 
 def _read_limits(section: Section) -> ProblemLimits:
@@ -205,75 +303,24 @@ def _read_policy(top: Section) -> ProblemPolicy:
 def _read_case_parameters(top: Section) -> Iterator[CaseParameter]:
     section = top.section("case_parameters")
     for name in section.names():
+        if name in _RESERVED:
+            raise section.error("the judge itself gives this to make_inputs(); take another name", name)
         yield read_case_parameter(name, section.section(name))
 
 
-def _check_names(top: Section, signature: tuple[Parameter, ...], parameters: tuple[CaseParameter, ...]) -> None:
-    """Shapes may use the int scalars of solve() and the cases' int parameters."""
-    known = {p.name for p in signature if isinstance(p, Scalar) and p.type == "int"}
-    known |= {p.name for p in parameters if p.kind == "int"}
-    for tensor in (p for p in signature if isinstance(p, Tensor)):
+def _check_signature(
+    top: Section, parameters: tuple[Parameter, ...], case_parameters: tuple[CaseParameter, ...], where: str
+) -> None:
+    """Of one track, called `where`: names differ, something is checked, and shapes use the int scalars of solve() and
+    the cases' int parameters."""
+    top.unique("signature", [p.name for p in parameters])
+    if not any(isinstance(p, Tensor) and p.role != "in" for p in parameters):
+        raise top.error(f"no tensor has role out or inout{where}: nothing could be checked", "signature")
+    known = {p.name for p in parameters if isinstance(p, Scalar) and p.type == "int"}
+    known |= {p.name for p in case_parameters if p.kind == "int"}
+    for tensor in (p for p in parameters if isinstance(p, Tensor)):
         for dimension in tensor.shape:
             unknown = names_in(dimension) - known
             if unknown:
-                message = f"dimension {dimension!r} of {tensor.name}: {min(unknown)!r} is not known"
+                message = f"dimension {dimension!r} of {tensor.name}{where}: {min(unknown)!r} is not known"
                 raise top.error(f"{message}; known: {', '.join(sorted(known))}", "signature")
-
-
-def _read_cases(
-    top: Section, key: str, signature: tuple[Parameter, ...], parameters: tuple[CaseParameter, ...]
-) -> tuple[CaseSpec, ...]:
-    sections = top.sections(key)
-    if not sections and key == "tests":
-        raise top.error("a problem has at least one test", key)
-    read = _read_benchmark if key == "benchmarks" else _read_case
-    return tuple(read(section, signature, parameters) for section in sections)
-
-
-def _read_benchmark(
-    section: Section, signature: tuple[Parameter, ...], parameters: tuple[CaseParameter, ...]
-) -> CaseSpec:
-    kind = section.choice("kind", BENCHMARK_KINDS, BENCHMARK_KINDS[0])
-    changes = section.section_if_there("modelled")
-    case = dataclasses.replace(_read_case(section, signature, parameters), kind=kind)
-    if changes is None:
-        return case
-    return dataclasses.replace(case, modelled=_read_modelled(changes, case, signature, parameters))
-
-
-def _read_modelled(
-    section: Section, case: CaseSpec, signature: tuple[Parameter, ...], parameters: tuple[CaseParameter, ...]
-) -> CaseSpec:
-    """The benchmark with some of its parameters changed."""
-    given = [p for p in parameters if section.value(p.name, None) is not None]
-    section.finish()
-    modelled = CaseSpec(case.name, {**case.parameters, **{p.name: p.read(section) for p in given}})
-    _check_shapes(section, signature, modelled)
-    return modelled
-
-
-def _read_case(section: Section, signature: tuple[Parameter, ...], parameters: tuple[CaseParameter, ...]) -> CaseSpec:
-    name = section.take("name", str)
-    if not _ID.match(name):
-        raise section.error(f"found {name!r}; must be of small letters, digits and _, and start with a letter", "name")
-    case = CaseSpec(name, {p.name: p.read(section) for p in parameters})
-    section.finish()
-    _check_shapes(section, signature, case)
-    return case
-
-
-def _check_shapes(section: Section, signature: tuple[Parameter, ...], case: CaseSpec) -> None:
-    for tensor in (p for p in signature if isinstance(p, Tensor)):
-        _check_dimensions(section, tensor, case)
-
-
-def _check_dimensions(section: Section, tensor: Tensor, case: CaseSpec) -> None:
-    """Dimensions that the case's own parameters settle are checked here; cases.py checks them all."""
-    known = {name: value for name, value in case.parameters.items() if isinstance(value, int)}
-    for dimension in tensor.shape:
-        try:
-            if names_in(dimension) <= known.keys() and evaluate(dimension, known) < 1:
-                size = evaluate(dimension, known)
-                raise section.error(f"dimension {dimension!r} of {tensor.name} is {size}, must be at least 1")
-        except ExpressionError as error:
-            raise section.error(f"dimension {dimension!r} of {tensor.name}: {error}") from None

@@ -148,7 +148,7 @@ class Report:
     problem: str
     submission: str
     device: str
-    dtype: str
+    dtype: str  # of the track; "" where the submission was no text to read one from
     seed: int
     verdict: Verdict
     compile: CompileResult
@@ -162,4 +162,5 @@ class Report:
     ceilings: Ceilings | None = None  # that benchmarks were set against
     seconds: float = 0.0
     schema: int = SCHEMA
+    variant: str = ""  # of the track; "" where `dtype` is
     schedule: int | None = None  # what shuffled the emulator's order of blocks and warps; None: they ran as numbered

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from harness.document import Section
+from harness.dtypes import DTYPES, ELEMENTS, HEADERS, KV_ELEMENTS, NUMPY_TYPES
+from harness.scope import EVERYWHERE, Scope, read_scope
+
+__all__ = ["DTYPES", "NUMPY_TYPES", "Parameter", "Scalar", "Tensor", "declaration", "in_track", "read_signature"]
 
 ROLES = ("in", "out", "inout")
 CHECKS = ("rows", "elements")
-DTYPES = {"float32": "float"}  # dtype track -> C type of `element`
-NUMPY_TYPES: dict[str, type[np.generic]] = {"float": np.float32, "int": np.int32}
+_TENSOR_TYPES = ("element", "kv_element", "float", "int")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A pointer parameter of solve(). `type` is "element" (float, in the float32 track), "float" or "int"."""
+    """A pointer parameter of solve(). `type` is the C type of its elements in a track, and what problem.yaml says
+    before a track is chosen: "element", "kv_element", "float" or "int"."""
 
     name: str
     type: str
     role: str  # "in", "out", "inout"
     shape: tuple[str, ...]  # expressions over the int scalars and the case's parameters
     check: str = "rows"  # how an output is compared (harness/check.py): "rows" or "elements"
+    scope: Scope = EVERYWHERE
 
 
 @dataclass(frozen=True)
@@ -33,49 +38,59 @@ class Scalar:
 
     name: str
     type: str
+    scope: Scope = EVERYWHERE
 
 
 Parameter = Tensor | Scalar
 
 
-def ctype(parameter: Parameter, dtype: str = "float32") -> str:
-    """The C type without const and '*'."""
-    return DTYPES[dtype] if parameter.type == "element" else parameter.type
+def in_track(parameters: Sequence[Parameter], dtype: str, variant: str) -> tuple[Parameter, ...]:
+    """Those that solve() has in a track, with C types."""
+    return tuple(_resolved(p, dtype) for p in parameters if p.scope.holds(dtype, variant))
 
 
-def declare(parameter: Parameter, dtype: str) -> str:
+def _resolved(parameter: Parameter, dtype: str) -> Parameter:
+    names = {"element": ELEMENTS[dtype], "kv_element": KV_ELEMENTS[dtype]}
+    return dataclasses.replace(parameter, type=names.get(parameter.type, parameter.type))
+
+
+def declaration(parameters: Sequence[Parameter]) -> str:
+    """The C prototype of solve(), one line, after the #include lines that its types need."""
+    needed = [header for kind, header in HEADERS.items() if any(p.type == kind for p in parameters)]
+    lines = [f"#include <{header}>\n" for header in needed]
+    return f'{"".join(lines)}extern "C" void solve({", ".join(map(_declare, parameters))});'
+
+
+def _declare(parameter: Parameter) -> str:
     """`const float* q`: the parameter as the prototype has it."""
     if isinstance(parameter, Scalar):
-        return f"{ctype(parameter, dtype)} {parameter.name}"
-    return f"{'const ' if parameter.role == 'in' else ''}{ctype(parameter, dtype)}* {parameter.name}"
+        return f"{parameter.type} {parameter.name}"
+    return f"{'const ' if parameter.role == 'in' else ''}{parameter.type}* {parameter.name}"
 
 
-def read_signature(top: Section) -> tuple[Parameter, ...]:
-    """The list under `signature`. Raises ProblemError."""
-    sections = top.sections("signature")
-    parameters = tuple(_read_parameter(section) for section in sections)
-    top.unique("signature", [p.name for p in parameters])
-    if not any(isinstance(p, Tensor) and p.role != "in" for p in parameters):
-        raise top.error("no tensor has role out or inout: nothing could be checked", "signature")
-    return parameters
+def read_signature(top: Section, known: Scope) -> tuple[Parameter, ...]:
+    """The list under `signature`, for a problem with the dtypes and variants of `known`. Raises ProblemError."""
+    return tuple(_read_parameter(section, known) for section in top.sections("signature"))
 
 
-def _read_parameter(section: Section) -> Parameter:
+def _read_parameter(section: Section, known: Scope) -> Parameter:
     name = section.take("name", str)
     if not _IDENTIFIER.match(name):
         raise section.error(f"{name!r} is no C identifier", "name")
-    tensor = "shape" in section or "role" in section
-    parameter = _read_tensor(section, name) if tensor else Scalar(name, section.choice("type", ("int", "float")))
+    if "shape" in section or "role" in section:
+        parameter: Parameter = _read_tensor(section, name, known)
+    else:
+        parameter = Scalar(name, section.choice("type", ("int", "float")), read_scope(section, known))
     section.finish()
     return parameter
 
 
-def _read_tensor(section: Section, name: str) -> Tensor:
-    kind, role = section.choice("type", ("element", "float", "int")), section.choice("role", ROLES)
+def _read_tensor(section: Section, name: str, known: Scope) -> Tensor:
+    kind, role = section.choice("type", _TENSOR_TYPES), section.choice("role", ROLES)
     shape = section.words("shape")
     check = section.choice("check", CHECKS, "rows") if role != "in" else "rows"
     if not shape:
         raise section.error("a tensor has at least one dimension", "shape")
-    if role != "in" and kind == "int":
-        raise section.error("outputs are compared as real numbers; allowed: element, float", "type")
-    return Tensor(name, kind, role, shape, check)
+    if role != "in" and kind not in ("element", "float"):
+        raise section.error("outputs are compared as real numbers of 16 or 32 bits; allowed: element, float", "type")
+    return Tensor(name, kind, role, shape, check, read_scope(section, known))

@@ -21,6 +21,12 @@ def permutation(size: int, rng: np.random.Generator) -> np.ndarray:
     return rng.permutation(size).astype(np.int32)
 
 
+def grouped(order: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
+    """For heads that share key/value heads in groups: each new one's old one, where `order` is of the latter. Groups
+    follow their key/value head, and are shuffled inside."""
+    return np.concatenate([head * group + permutation(group, rng) for head in order])
+
+
 def within_equal(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """A permutation int32 [len(values)] that leaves `values` as they are: only equal ones change places."""
     order = np.arange(len(values), dtype=np.int32)
@@ -40,7 +46,12 @@ def inverse(order: np.ndarray) -> np.ndarray:
 def factors(size: int, dtype: np.dtype[Any], rng: np.random.Generator) -> np.ndarray:
     """float32 [size]: factors for a tensor of that type, signs and where there is room powers of two."""
     signs = rng.choice(_SIGNS, size)
-    return np.asarray(signs * rng.choice(_POWERS, size) if dtype.itemsize >= _ROOMY else signs)
+    return np.asarray(signs * powers(size, rng) if dtype.itemsize >= _ROOMY else signs)
+
+
+def powers(size: int, rng: np.random.Generator) -> np.ndarray:
+    """float32 [size]: powers of two, for a tensor of float32 beside narrower ones."""
+    return rng.choice(_POWERS, size)
 
 
 def paired(size: int, dtype: np.dtype[Any], rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

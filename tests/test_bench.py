@@ -19,6 +19,7 @@ from harness.devices.base import Argument, RunLimits
 from harness.devices.bench import Bench, Compiled
 from harness.devices.replay import Kernels
 from harness.disguise import Disguise
+from harness.dtypes import HEADERS, NUMPY_TYPES
 from harness.measure.clocks import Watch
 from harness.measure.judge_kernels import JudgeKernels, compile_judge_kernels
 from harness.plan import FIRST_TENSOR_ID, Launch, LaunchPlan, address
@@ -32,9 +33,9 @@ CARD = dataclasses.replace(cards.get("H200"), sms=1, l2_bytes=4096, shared_per_b
 ROWS, COLUMNS = 6, 32
 SECONDS = 1e-3  # of the kernel
 SOURCE = """
-extern "C" __global__ void twice(const float *x, float *out, float factor)
+extern "C" __global__ void twice(const ELEMENT *x, ELEMENT *out, float factor)
 {
-    out[blockIdx.x * blockDim.x + threadIdx.x] = factor * x[blockIdx.x * blockDim.x + threadIdx.x];
+    out[blockIdx.x * blockDim.x + threadIdx.x] = ELEMENT(factor * float(x[blockIdx.x * blockDim.x + threadIdx.x]));
 }
 """
 Cheat = Callable[["Spied"], None]
@@ -73,16 +74,13 @@ class Spied(EmulatedDriver):
 class Session:
     """A bench, and what its measurements need."""
 
-    def __init__(self, factor: float = 2.0, seconds: float = SECONDS, overhead: float = 0.0):
-        self.x = np.arange(ROWS * COLUMNS, dtype=np.float32).reshape(ROWS, COLUMNS) + 1
-        self.arguments = [
-            Argument("x", self.x, "in", "float"),
-            Argument("out", np.empty((ROWS, COLUMNS), np.float32), "out", "float"),
-        ]
+    def __init__(self, factor: float = 2.0, seconds: float = SECONDS, overhead: float = 0.0, ctype: str = "float"):
+        self.x = (np.arange(ROWS * COLUMNS, dtype=np.float32).reshape(ROWS, COLUMNS) + 1).astype(NUMPY_TYPES[ctype])
+        self.arguments = [Argument("x", self.x, "in", ctype), Argument("out", np.empty_like(self.x), "out", ctype)]
         self.driver = Spied(durations={"twice": seconds, "hold": 0.0})
         self.driver.overhead = overhead
         self.judge = JudgeKernels(self.driver, CARD, compile_judge_kernels("sm_90a", "ptx"))
-        text = nvrtc().compile(SOURCE, "my.cu", {}, ["--gpu-architecture=sm_90a"], cubin=False).ptx
+        text = _ptx(ctype)
         args = struct.pack("<QQf4x", address(FIRST_TENSOR_ID), address(FIRST_TENSOR_ID + 1), factor)
         plan = LaunchPlan((Launch("twice", (ROWS, 1, 1), (COLUMNS, 1, 1), 0, args, line=2),))
         kernels = Kernels({"twice": "twice"}, {"twice": "twice"}, {"twice": [(0, 8), (8, 8), (16, 4)]})
@@ -97,6 +95,13 @@ class Session:
         rms = np.sqrt((reference**2).mean(-1))
         found = self.bench.compare({"out": reference}, {"out": rms}, {"out": (1e-3, 1e-3)})
         return [each.figures.worst_max for each in found]
+
+
+def _ptx(ctype: str) -> str:
+    compiler = nvrtc()
+    options = ["--gpu-architecture=sm_90a", *(f"-I{folder}" for folder in compiler.toolkit.include)]
+    include = f"#include <{HEADERS[ctype]}>\n" if ctype in HEADERS else ""
+    return compiler.compile(include + SOURCE.replace("ELEMENT", ctype), "my.cu", {}, options).ptx
 
 
 def disguises(count: int) -> list[Disguise]:
@@ -123,8 +128,9 @@ def findings_with(cheat: Cheat) -> tuple[Finding, ...]:
     return session.bench.sample(disguises(2)).findings
 
 
-def test_a_session_times_every_plan_and_compares_every_output() -> None:
-    session = Session()
+@pytest.mark.parametrize("ctype", ["float", "__half", "__nv_bfloat16"])
+def test_a_session_times_every_plan_and_compares_every_output(ctype: str) -> None:
+    session = Session(ctype=ctype)
     assert session.setting.findings == ()
     assert session.setting.seconds == pytest.approx(SECONDS)
     assert session.setting.plans_per_window == 1
@@ -135,6 +141,7 @@ def test_a_session_times_every_plan_and_compares_every_output() -> None:
     assert session.compare() == [0.0] * 3
     expected = drawn[1].applied("out", 2 * session.x)
     np.testing.assert_array_equal(session.bench.fetch(1)["out"], expected)
+    np.testing.assert_array_equal(drawn[1].removed("out", expected), 2 * session.x)
     session.bench.sample(disguises(2))
     assert session.compare() == [0.0] * 2
 
@@ -148,10 +155,26 @@ def test_close_gives_all_memory_back() -> None:
     assert session.driver.regions == {}
 
 
-def test_a_wrong_output_has_an_error_in_every_window() -> None:
-    session = Session(factor=3.0)
+@pytest.mark.parametrize("ctype", ["float", "__half", "__nv_bfloat16"])
+def test_a_wrong_output_has_an_error_in_every_window(ctype: str) -> None:
+    session = Session(factor=3.0, ctype=ctype)
     session.bench.sample(disguises(2))
     assert min(session.compare()) > 0.4
+
+
+def test_halves_of_words_that_nobody_wrote_are_no_numbers() -> None:
+    """The poison is NaN in both halves, so that a narrow output with gaps is never right."""
+    session = Session(ctype="__nv_bfloat16")
+
+    def with_gaps(driver: Spied) -> None:
+        poison = session.bench._sets[0].memory.poison.to_bytes(4, "little")
+        written = driver.bytes_at(driver.last[1], session.x.nbytes).view(np.uint16)
+        written[1::2] = np.frombuffer(poison, np.uint16)[1]
+
+    session.driver.during = with_gaps
+    session.bench.sample(disguises(1))
+    (worst,) = session.compare()
+    assert np.isnan(worst) or np.isinf(worst)
 
 
 def test_an_input_that_a_timed_launch_changes_is_found() -> None:

@@ -21,6 +21,7 @@ from harness.problem import Problem
 from harness.verdict import Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
+TRACKS = ROOT / "tests" / "problems" / "scaled_rows"
 # Runs judge.py with the fake toolchain in place of the real one.
 _WITH_FAKES = """
 import sys
@@ -140,6 +141,11 @@ def test_json_to_standard_output_is_alone_there(doubling: Problem, tmp_path: Pat
         (["flash_attention", "absent.cu"], "absent.cu"),
         (["flash_attention", "x.cu", "--devise", "cpu"], "did you mean --device?"),
         (["flash_attention", "x.cu", "--device", "tpu"], "tpu"),
+        (["flash_attention", "x.cu", "--dtype", "half"], "flash_attention has no dtype 'half'; it has: float32"),
+        (["flash_attention", "x.cu", "--variant", "paged"], "flash_attention has no variant 'paged'; it has: base"),
+        (["show", "flash_attention", "--dtype", "int8"], "flash_attention has no dtype 'int8'; it has: float32"),
+        ([str(TRACKS), "x.cu", "--dtypes", "float16"], "did you mean --dtype?"),
+        (["start", str(TRACKS), "--dtype", "bfloat16"], "no starter for bfloat16; there is one for: float32, float16"),
         (["flash_attention", "x.cu", "--seed", "-1"], "--seed"),
         (["flash_attention", "x.cu", "--seed", "x"], "'x' is no whole number"),
         (["flash_attention", "x.cu", "--time-limit", "nan"], "'nan' is no number of seconds"),
@@ -228,6 +234,11 @@ def test_the_command_that_is_shown_keeps_the_baselines() -> None:
     assert "--baseline" not in commandline.repeat(commandline.judge_parser().parse(["p", "my.cu"]), 1)
 
 
+def test_the_command_that_is_shown_keeps_the_track() -> None:
+    parsed = commandline.judge_parser().parse(["p", "my.cu", "--dtype", "bfloat16", "--variant", "lse"])
+    assert commandline.repeat(parsed, 1).endswith("p my.cu --seed 1 --dtype bfloat16 --variant lse")
+
+
 def test_unknown_cases_name_the_known_ones(doubling: Problem, tmp_path: Path) -> None:
     done = _judge(doubling, tmp_path, "//", "--cases", "six")
     assert done.returncode == 2 and "one, two, five" in done.stderr
@@ -241,6 +252,19 @@ def test_list_and_show() -> None:
     assert "(NVIDIA H200, data sheet: 4.80 TB/s, 165 TFLOP/s in float32)" in shown
     assert "\nrows_65536_splits_32        bandwidth  1.12 GB   537 M        0.48          234 us  memory\n" in shown
     assert "\n  num_splits 8, rows 131072, head_dim 128, empty 0.4\n" in shown and "pass from 38, strong from" in shown
+
+
+def test_show_has_the_track_that_is_asked_for() -> None:
+    first, other = (_run("show", TRACKS, *words).stdout for words in ([], ["--dtype", "float16", "--variant", "sums"]))
+    assert "dtypes: float32, float16, bfloat16, float8_e4m3; shown here: float32" in first
+    assert "variant base (shown here): out = x * cache" in first and "variant sums: also the sum" in first
+    assert "#include <cuda_fp16.h>" in other and "const __half* x" in other and "float* sum" in other
+    assert "FLOP/s in float16)" in other and "many_rows" in other and "many_rows" not in first
+
+
+def test_start_takes_the_starter_of_a_dtype(tmp_path: Path) -> None:
+    assert _run("start", TRACKS, "half.cu", "--dtype", "float16", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "half.cu").read_text() == (TRACKS / "starter.float16.cu").read_text()
 
 
 def test_start_writes_the_starter_and_never_overwrites(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -12,8 +13,8 @@ from harness import cards
 from harness.compile.cubin import IncompleteCubin, inspect, match
 from harness.devices.base import Argument, Program, RunLimits, RunResult
 from harness.devices.driver import DriverError
-from harness.devices.gpu import GpuDevice
-from harness.devices.memory import GUARD_BYTES
+from harness.devices.gpu import GpuDevice, _nothing_ran, examine
+from harness.devices.memory import GUARD_BYTES, CaseMemory
 from harness.devices.names import readable
 from harness.devices.pycuda_driver import driver_error
 from harness.devices.replay import pointer_slots
@@ -143,6 +144,36 @@ def test_a_written_nan_is_no_unwritten_element() -> None:
 def test_poison_differs_from_case_to_case() -> None:
     first, second = (run(seed=seed)[0].outputs["out"].view(np.uint32)[0, 0] for seed in (1, 2))
     assert first != second
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16])
+def test_guards_and_poison_are_nan_in_every_type(kind: type[np.generic]) -> None:
+    memory = CaseMemory(FakeDriver({}), seed=3)
+    poison = np.array([memory.poison] * 2, np.uint32)
+    for raw in (memory.guard_pattern, poison):
+        values = raw.view(kind)
+        assert np.isnan(values).all()
+    assert len(np.unique(memory.guard_pattern.view(np.uint16))) == 28
+    assert 0x7FFF not in np.abs(poison.view(np.int16))  # the canonical NaN, which arithmetic gives
+
+
+def test_narrow_elements_that_no_kernel_wrote_are_counted() -> None:
+    memory = CaseMemory(FakeDriver({}), seed=3)
+    output = np.empty((5, 5), ml_dtypes.bfloat16)
+    memory.add(FIRST_TENSOR_ID, "out", output.nbytes, None)
+    place = memory.placed(FIRST_TENSOR_ID).address
+    memory._driver.upload(place, np.ones((2, 5), ml_dtypes.bfloat16))
+    memory._driver.upload(place + 22, np.ones(1, ml_dtypes.bfloat16))  # the upper half of a word
+    result = examine(memory, [Argument("out", output, "out", "__nv_bfloat16")], "")
+    assert result.unwritten == {"out": 14} and not result.findings
+    assert result.outputs["out"].dtype == output.dtype and np.isnan(result.outputs["out"]).sum() == 14
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+def test_where_nothing_ran_a_narrow_output_is_nan(kind: type[np.generic]) -> None:
+    output = Argument("out", np.zeros((3, 4), kind), "out", "")
+    result = _nothing_ran([output], (), "", 0.0)
+    assert np.isnan(result.outputs["out"]).all() and result.unwritten == {"out": 12}
 
 
 def test_scratch_starts_poisoned() -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -193,6 +194,8 @@ def test_frames_carry_fields_and_arrays() -> None:
         "empty": np.empty((0, 4), np.int32),
         "strided": np.arange(10)[::2],
         "scalar": np.array(2.5),
+        "narrow": np.linspace(-3, 3, 15, dtype=np.float32).reshape(3, 5).astype(ml_dtypes.bfloat16),
+        "eight bits": np.array([[-448, 0, 0.0078125]], ml_dtypes.float8_e4m3fn),
     }
     sent = Frame("kind", {"text": "\N{SNOWMAN}", "list": [1, None]}, arrays)
     got = _through_a_socket(sent)

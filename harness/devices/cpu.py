@@ -25,7 +25,7 @@ from harness.devices.places import LaunchPlaces, Tensors
 from harness.devices.shapes import launch_shapes
 from harness.devices.traffic import Recorder
 from harness.emulator import layout as L
-from harness.emulator import ptx
+from harness.emulator import memory, ptx
 from harness.emulator.errors import UnsupportedPtx
 from harness.emulator.host import user_line
 from harness.emulator.launch import Grid, Launcher, Outcome, shape_of
@@ -218,11 +218,8 @@ class _Run:
             assert isinstance(a.value, np.ndarray)
             region = self.memory.regions[number]
             outputs[a.name] = region.data.view(a.value.dtype).reshape(a.value.shape).copy()
-            if region.shadow is not None:
-                words = (region.buffer.nbytes + 3) // 4
-                missing = int(words - np.count_nonzero(region.shadow[:words]))
-                if missing:
-                    unwritten[a.name] = missing * 4 // a.value.itemsize
+            if missing := memory.unwritten(region, a.value.itemsize):
+                unwritten[a.name] = missing
         printed = self.stdout.encode()
         if len(printed) > self.limits.stdout_bytes:
             message = f"The submission printed more than {self.limits.stdout_bytes // 1024} KiB in one case."

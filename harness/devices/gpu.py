@@ -27,6 +27,7 @@ from harness.devices.names import readable
 from harness.devices.pycuda_driver import PyCudaDriver, detect_card
 from harness.devices.replay import Kernels, Replay, Stop
 from harness.devices.shapes import launch_shapes
+from harness.dtypes import is_real
 from harness.emulator import ptx
 from harness.errors import JudgeError
 from harness.measure import ceilings
@@ -204,7 +205,7 @@ def _nothing_ran(
         if isinstance(argument.value, np.ndarray) and argument.role == "inout":
             outputs[argument.name] = argument.value
         elif isinstance(argument.value, np.ndarray) and argument.role == "out":
-            empty = np.nan if argument.value.dtype.kind == "f" else 0
+            empty = np.nan if is_real(argument.value.dtype) else 0
             outputs[argument.name] = np.full(argument.value.shape, empty, argument.value.dtype)
             unwritten[argument.name] = argument.value.size
     return RunResult(outputs, findings, stdout, seconds, unwritten)

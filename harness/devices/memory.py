@@ -3,8 +3,9 @@
     | guard: 64 KiB | tensor or scratch | guard: 64 KiB and up to 256 bytes of padding |
 
 Guards hold NaNs with random payloads, other ones for each case, so that a kernel can neither write there unseen nor
-read a plausible number. Poison, in outputs and scratch, is one such NaN: an output element that still holds it was
-never written. Arithmetic on it yields the canonical NaN, which differs.
+read a plausible number. Poison, in outputs and scratch, is one such NaN, the same in both halves of a word: an output
+element that still holds it was never written. Arithmetic on it yields the canonical NaN, which differs. Words are NaN
+as float, double, float16 and bfloat16; of eight-bit floats every second one is, since those have no payloads.
 """
 
 from __future__ import annotations
@@ -40,10 +41,9 @@ class CaseMemory:
     def __init__(self, driver: Driver, seed: int):
         self._driver = driver
         rng = np.random.default_rng(np.random.SeedSequence([seed & (2**63 - 1), 0x6A7D]))
-        payloads = rng.integers(1, 0xFFFFF, size=GUARD_BYTES // 4 + _ALIGNMENT // 4 + 1, dtype=np.uint32)
-        nans = payloads | np.uint32(0x7FF00000)  # NaN as float, double (two words) and in its upper half as fp16, bf16
-        self.poison = int(nans[-1])
-        self._guard = nans[:-1].view(np.uint8)
+        self.poison = int(_nans(1, rng)[0]) & 0xFFFF
+        self.poison |= self.poison << 16
+        self._guard = _nans(GUARD_BYTES // 2 + _ALIGNMENT // 2, rng).view(np.uint8)
         self._buffers: dict[int, Placed] = {}
 
     def add(self, buffer_id: int, name: str, nbytes: int, contents: np.ndarray | None, line: int = 0) -> None:
@@ -128,6 +128,13 @@ class CaseMemory:
             if placed.base:
                 self._driver.free(placed.base)
         self._buffers.clear()
+
+
+def _nans(count: int, rng: np.random.Generator) -> np.ndarray:
+    """uint16 [count]: NaN as float16 and as bfloat16, not their canonical one, and as the upper half of a float or a
+    double. That leaves a sign and one of 14 payloads."""
+    payloads = rng.integers(0x7FF1, 0x7FFF, size=count, dtype=np.uint16)
+    return payloads | (rng.integers(0, 2, size=count, dtype=np.uint16) << np.uint16(15))
 
 
 def _outside(placed: Placed, changed: np.ndarray) -> Finding | None:

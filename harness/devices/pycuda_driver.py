@@ -109,8 +109,9 @@ class PyCudaDriver:
 
     def upload(self, address: int, data: np.ndarray | bytes) -> None:
         if len(data):
+            raw = data.reshape(-1).view(np.uint8) if isinstance(data, np.ndarray) else data  # bfloat16 has no buffer
             with _translated():
-                self._cuda.memcpy_htod(address, data)
+                self._cuda.memcpy_htod(address, raw)
 
     def download(self, address: int, nbytes: int) -> np.ndarray:
         data = np.empty(nbytes, np.uint8)

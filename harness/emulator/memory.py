@@ -12,7 +12,10 @@ from harness.emulator.block_shadow import BlockShadows
 from harness.emulator.layout import BlockShadow, BufferEntry
 from harness.emulator.program import Program
 
-POISON = 0xFFF5A5A5  # a NaN with a payload of our own: what never-written floats look like
+# What never-written floats look like: a NaN with a payload of our own; of eight-bit ones, which have no payloads, every
+# second one is NaN.
+POISON = 0xFFF5FFF5
+_POISON_BYTES = np.frombuffer(POISON.to_bytes(4, "little"), np.uint8)
 
 
 def aligned(nbytes: int) -> np.ndarray:
@@ -56,7 +59,7 @@ class Memory:
             body = aligned(buffer.nbytes)
             whole = buffer.nbytes // 4 * 4
             body[:whole].view(np.uint32)[:] = POISON
-            body[whole:] = 0xFF
+            body[whole:] = _POISON_BYTES[: buffer.nbytes - whole]
         shadow = np.zeros((buffer.nbytes + 3) // 4 + 512, np.uint8) if tracked else None
         region = Region(buffer, body, writable, shadow)
         self.regions[buffer.id] = region
@@ -89,6 +92,18 @@ class Memory:
     def mark_written(self, region: Region, start: int, nbytes: int) -> None:
         if region.shadow is not None:
             region.shadow[start // 4 : (start + nbytes + 3) // 4] = 1
+
+
+def unwritten(region: Region, itemsize: int) -> int:
+    """How many elements of a tracked buffer nobody wrote. The shadow knows of words; in one that was written, an
+    element of two bytes that still holds poison was not."""
+    if region.shadow is None:
+        return 0
+    if itemsize == 2:
+        return int(np.count_nonzero(region.data.view(np.uint16) == POISON & 0xFFFF))
+    words = (region.buffer.nbytes + 3) // 4
+    missing = int(words - np.count_nonzero(region.shadow[:words]))
+    return min(missing * 4, region.buffer.nbytes) // itemsize
 
 
 def load_variables(memory: Memory, program: Program) -> None:

@@ -84,7 +84,8 @@ class Baselines:
 
     def outcomes(self, case: Case) -> Iterator[Outcome]:
         """The same, each as soon as it is there."""
-        strictest = min((limits.abc[2] for limits in case.limits.values() if limits.kind == "rows"), default=FLOORS[2])
+        of_rows = (limits.abc[2] for limits in case.limits.values() if limits.kind == "rows")
+        strictest = min(of_rows, default=FLOORS[self._dtype][2])
         with self._budget.running():
             for library in self._libraries:
                 for outcome in library.outcomes(case, self._budget):

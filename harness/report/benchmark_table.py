@@ -19,23 +19,24 @@ def benchmark_lines(problem: Problem, card: Card) -> list[str]:
     """A heading, and for each benchmark a line of figures and one with its parameters. Raises ProblemError."""
     reference = load_reference(problem)
     specs = problem.benchmarks
-    rows = [(spec.name, spec.kind, *_figures(cases.cost(problem, reference, spec), card)) for spec in specs]
+    peaks = _ceilings(problem, card)
+    rows = [(spec.name, spec.kind, *_figures(cases.cost(problem, reference, spec), *peaks)) for spec in specs]
     heading, *lines = _aligned([_HEADINGS, *rows])
     for spec, line in zip(specs, lines, strict=True):
         heading += f"\n{line}\n  {_shape(problem, spec)}"
     return heading.split("\n")
 
 
-def basis(card: Card) -> str:
+def basis(problem: Problem, card: Card) -> str:
     """What the speed of light is taken from."""
-    bandwidth, rate = _ceilings(card)
-    return f"{card.full_name}, data sheet: {_scaled(bandwidth)}B/s, {_scaled(rate)}FLOP/s in float32"
+    bandwidth, rate = _ceilings(problem, card)
+    return f"{card.full_name}, data sheet: {_scaled(bandwidth)}B/s, {_scaled(rate)}FLOP/s in {problem.dtype}"
 
 
-def _ceilings(card: Card) -> tuple[float, float]:
+def _ceilings(problem: Problem, card: Card) -> tuple[float, float]:
     """Bytes/s and FLOP/s of the data sheet, chosen as for scores."""
     found = ceilings.datasheet(card)
-    return found.bandwidth, ceilings.rate_for(found, "float32")
+    return found.bandwidth, ceilings.rate_for(found, problem.dtype)
 
 
 def _shape(problem: Problem, spec: CaseSpec) -> str:
@@ -45,8 +46,7 @@ def _shape(problem: Problem, spec: CaseSpec) -> str:
     return ", ".join(f"{name} {in_short(value)}" for name, value in given)
 
 
-def _figures(cost: Cost, card: Card) -> tuple[str, ...]:
-    bandwidth, rate = _ceilings(card)
+def _figures(cost: Cost, bandwidth: float, rate: float) -> tuple[str, ...]:
     moving, computing = cost.bytes / bandwidth, cost.flops / rate
     intensity = f"{cost.flops / cost.bytes:.{0 if cost.flops > 10 * cost.bytes else 2}f}" if cost.bytes else "-"
     bound = "memory" if moving >= computing else "arithmetic"

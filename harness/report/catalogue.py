@@ -36,9 +36,14 @@ def print_problem(problem: Problem, card: Card) -> None:
     else:
         _plain(console, problem.statement)
     _plain(console, f"\n{problem.declaration()}\n")
+    if len(problem.dtypes) > 1:
+        _plain(console, f"dtypes: {', '.join(problem.dtypes)}; shown here: {problem.dtype}")
+    for variant in problem.variants if len(problem.variants) > 1 else ():
+        _plain(console, f"variant {variant.name}{' (shown here)' * (variant.name == problem.variant)}: {variant.about}")
     _plain(console, f"tests: {', '.join(case.name for case in problem.tests)}")
     if problem.benchmarks:
-        _plain(console, f"\nbenchmarks: the fewest bytes and operations, and their time on this card ({basis(card)})\n")
+        what = "the fewest bytes and operations, and their time on this card"
+        _plain(console, f"\nbenchmarks: {what} ({basis(problem, card)})\n")
         _plain(console, "\n".join(lines))
     if problem.tiers:
         tiers = ", ".join(f"{name} from {least:g}" for name, least in problem.tiers.items())

@@ -84,7 +84,7 @@ def _facts(report: Report, date: str) -> list[tuple[str, str]]:
         ("card", measurement.card(ceilings).removeprefix("on ") if ceilings else ""),
         ("ceilings", "; ".join(measurement.peaks(ceilings)) if ceilings else ""),
         ("benchmarks", "; ".join(filter(None, (measurement.set_against(report), *measurement.conditions(report))))),
-        ("type", report.dtype),
+        ("type", wording.track(report) or report.dtype),
         ("seed", str(report.seed)),
         ("schedule", "" if report.schedule is None else str(report.schedule)),
         ("judged in", f"{report.seconds:.1f} s"),

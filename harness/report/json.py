@@ -42,7 +42,7 @@ def as_dict(report: Report) -> dict[str, Any]:
     fields["resources"] = [resources.as_dict(use) for use in report.resources]
     fields["modelled"] = measurement.modelled(report)
     order = (
-        "schema", "problem", "submission", "device", "dtype", "seed", "schedule", "verdict", "score", "tier",
+        "schema", "problem", "submission", "device", "dtype", "variant", "seed", "schedule", "verdict", "score", "tier",
         "score_note", "modelled", "ceilings", "cases", "findings", "compile", "resources", "resources_note", "seconds",
     )  # fmt: skip
     return {name: fields[name] for name in order}

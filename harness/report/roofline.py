@@ -21,7 +21,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 50.0, 474.0, 26.0, 44.0
 _FONT = 13.0
 _LEGEND = 20.0  # height of a line
 _RADIUS = 5.0
-_ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
+_ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3": 1, "float8_e4m3fn": 1, "float8_e5m2": 1}
 _SIDES = 4, 3, 5, 6  # corners of the baselines' shapes, by order of appearance
 _MOST_NAMES = 8
 

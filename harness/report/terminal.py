@@ -143,6 +143,8 @@ def _last_line(report: Report) -> Text:
         line.append(f"  {passed} of {len(report.cases)} cases passed")
     if report.device:
         line.append(f"  on {printable(report.device)}")
+    if track := wording.track(report):
+        line.append(f", {track}" if report.device else f"  {track}")
     line.append(f"  in {report.seconds:.1f} s  seed {report.seed}")
     if report.schedule is not None:
         line.append(f"  schedule {report.schedule}")

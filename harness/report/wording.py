@@ -6,8 +6,17 @@ import math
 from collections.abc import Iterator
 
 from harness.report import figures
-from harness.results import Access, CaseResult, Finding
+from harness.results import Access, CaseResult, Finding, Report
 from harness.verdict import FindingKind
+
+_USUAL = ("float32", "base")
+
+
+def track(report: Report) -> str:
+    """The dtype, and the variant unless it is the default one, "bfloat16, lse"; "" for float32 in its default form."""
+    if (report.dtype, report.variant or _USUAL[1]) == _USUAL:
+        return ""
+    return ", ".join(filter(None, (report.dtype, "" if report.variant == _USUAL[1] else report.variant)))
 
 
 def error(case: CaseResult) -> str:

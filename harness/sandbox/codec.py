@@ -13,7 +13,7 @@ from harness.devices.base import Argument, Program, RunLimits, RunResult
 from harness.errors import JudgeError, JudgeException, SubmissionError, UsageError
 from harness.results import Access, Finding
 from harness.sandbox import records
-from harness.sandbox.frames import Frame, FrameError
+from harness.sandbox.frames import DTYPES, Frame, FrameError
 from harness.sandbox.resource_codec import read_launches
 from harness.traffic import CaseTraffic
 from harness.verdict import FindingKind, Verdict
@@ -62,7 +62,7 @@ def _argument(described: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Ar
     if "value" in described:
         value = described["value"]
     else:
-        value = arrays[name] if name in arrays else np.empty(described["shape"], described["dtype"])
+        value = arrays[name] if name in arrays else np.empty(described["shape"], DTYPES[described["dtype"]])
     return Argument(name, value, described["role"], described["ctype"])
 
 

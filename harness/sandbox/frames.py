@@ -14,6 +14,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from harness.errors import JudgeError
@@ -23,9 +24,11 @@ _MAGIC = b"CAJ1"
 _ALIGNMENT = 64  # of every array within the payload
 _MAX_DIMENSIONS = 8
 MAX_HEADER = 4 << 20
-_DTYPES = {
-    name: np.dtype(name) for name in ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64")
-} | {name: np.dtype(name) for name in ("uint32", "uint16", "uint8", "bool")}
+_TYPES = (
+    np.float64, np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn,
+    np.int64, np.int32, np.int16, np.int8, np.uint64, np.uint32, np.uint16, np.uint8, np.bool_,
+)  # fmt: skip
+DTYPES = {str(np.dtype(kind)): np.dtype(kind) for kind in _TYPES}  # by the names that headers give them
 
 
 class FrameError(JudgeError):
@@ -50,7 +53,7 @@ def encode(frame: Frame) -> list[memoryview]:
     declared = []
     size = 0
     for name, array in frame.arrays.items():
-        if str(array.dtype) not in _DTYPES:
+        if str(array.dtype) not in DTYPES:
             raise FrameError(f"cannot send array '{name}': dtype {array.dtype} is not one that frames carry")
         declared.append({"name": name, "dtype": str(array.dtype), "shape": list(array.shape)})
         padding = -array.nbytes % _ALIGNMENT
@@ -143,7 +146,7 @@ def _assemble(header: dict[str, Any], payload: np.ndarray) -> Frame:
 def _declaration(declared: Any) -> tuple[str, np.dtype, tuple[int, ...]]:
     if not isinstance(declared, dict) or not isinstance(declared.get("name"), str):
         raise FrameError("frame declares an array without a name")
-    dtype = _DTYPES.get(str(declared.get("dtype")))
+    dtype = DTYPES.get(str(declared.get("dtype")))
     shape = declared.get("shape")
     if dtype is None or not isinstance(shape, list) or len(shape) > _MAX_DIMENSIONS:
         raise FrameError(f"frame declares array '{declared['name']}' with an unknown dtype or shape")

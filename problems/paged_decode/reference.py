@@ -1,6 +1,7 @@
-"""Paged decode attention: inputs, the float64 answer, honest float32 kernels, the least work, and exact symmetries.
+"""Paged decode attention: inputs, the float64 answer, honest kernels, the least work, and exact symmetries.
 
-Shapes: q, out [num_seqs, num_heads, head_dim]; k_cache, v_cache [num_blocks, page_size, num_kv_heads, head_dim];
+Shapes: q, out [num_seqs, num_heads, head_dim]; lse [num_seqs, num_heads]; k_cache, v_cache [num_blocks, page_size,
+num_kv_heads, head_dim]; k_scale, v_scale [num_kv_heads] of a cache of 8 bits, whose keys are k_scale * stored;
 block_table [num_seqs, max_blocks_per_seq]; context_lens [num_seqs].
 """
 
@@ -11,18 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from harness import attention_models, parallel, symmetries
-from harness.attention_data import SHAPERS, needle
+from harness import attention_models, parallel, stored, symmetries
+from harness.attention_data import SHAPERS, head_scales, needle
 from harness.disguise import Disguise
 
 _POISON = np.float32(1e4)  # size of what stands in slots that no sequence may read
 _TOKENS_AT_ONCE = 8192  # of one thread in float64
-_ELEMENT_BYTES = np.dtype(np.float32).itemsize
-_INT_BYTES = np.dtype(np.int32).itemsize
+_FLOAT_BYTES = _INT_BYTES = 4  # of lse, k_scale and v_scale; of block_table and context_lens
 
 
 def make_inputs(case: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-    """Every parameter of solve() but `out`. Raises ValueError where the cache is too small for the case."""
+    """Every parameter of solve() but the outputs. Raises ValueError where the cache is too small for the case."""
     lens = np.array(case["lengths"] * case["repeat"], np.int32)
     table = _block_table(lens, case, rng)
     heads, kv_heads, head_dim, page_size = (case[n] for n in ("num_heads", "num_kv_heads", "head_dim", "page_size"))
@@ -32,19 +32,33 @@ def make_inputs(case: dict[str, Any], rng: np.random.Generator) -> dict[str, Any
     q = parallel.standard_normal((len(lens), heads, head_dim), rng)
     k, v = (parallel.standard_normal((case["num_blocks"], page_size, kv_heads, head_dim), rng) for _ in "kv")
     SHAPERS[case["data"]](q, k, v, scale, rng)
-    if case["data"] == "needles":
-        _aim(q, k, table, lens, scale, rng)
     if case["value_scale"] != 1:
         v *= np.float32(case["value_scale"])
-    unused = ~_used_slots(table, lens, page_size, case["num_blocks"])
-    k[unused] *= _POISON
-    v[unused] *= _POISON
-    return {
-        "q": q, "k_cache": k, "v_cache": v, "block_table": table, "context_lens": lens,
+    dtype, unused = case.get("dtype", "float32"), ~_used_slots(table, lens, page_size, case["num_blocks"])
+    inputs = _stored_cache(k, v, unused, stored.kv_element(dtype), rng)
+    if case["data"] == "needles":
+        _aim(q, inputs, table, lens, scale, rng)
+    return inputs | {
+        "q": stored.rounded(q, stored.element(dtype)), "block_table": table, "context_lens": lens,
         "num_seqs": len(lens), "num_heads": heads, "num_kv_heads": kv_heads, "head_dim": head_dim,
         "page_size": page_size, "max_blocks_per_seq": table.shape[1], "max_context_len": int(lens.max()),
         "scale": scale,
     }  # fmt: skip
+
+
+def _stored_cache(
+    k: np.ndarray, v: np.ndarray, unused: np.ndarray, kind: np.dtype[Any], rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """The caches as they are stored, with rubbish in unused slots; in 8 bits with the factors of each KV head, of
+    generators of their own, so that all else is drawn alike in every track."""
+    inputs: dict[str, np.ndarray] = {}
+    for name, cache, generator in zip("kv", (k, v), rng.spawn(2), strict=True):
+        if kind.itemsize == 1:
+            scales = inputs[f"{name}_scale"] = head_scales(cache, stored.largest(kind), generator)
+            cache /= scales[:, None]
+        cache[unused] *= _POISON
+        inputs[f"{name}_cache"] = stored.rounded(cache, kind)
+    return inputs
 
 
 def _block_table(lens: np.ndarray, case: dict[str, Any], rng: np.random.Generator) -> np.ndarray:
@@ -87,11 +101,13 @@ def _used_slots(table: np.ndarray, lens: np.ndarray, page_size: int, num_blocks:
 
 
 def _aim(
-    q: np.ndarray, k: np.ndarray, table: np.ndarray, lens: np.ndarray, scale: float, rng: np.random.Generator
-) -> None:
+    q: np.ndarray, cache: dict[str, np.ndarray], table: np.ndarray, lens: np.ndarray, scale: float,
+    rng: np.random.Generator,
+) -> None:  # fmt: skip
     """Every second query head points at one token: in turn the last, the first, those at a page's edge, any."""
-    page_size, kv_heads = k.shape[1:3]
-    flat = k.reshape(-1, *k.shape[2:])
+    page_size, kv_heads = cache["k_cache"].shape[1:3]
+    flat = stored.widened(cache["k_cache"]).reshape(-1, *cache["k_cache"].shape[2:])
+    k_scale = cache.get("k_scale", np.ones(kv_heads, np.float32))
     group = q.shape[1] // kv_heads
     for seq in np.flatnonzero(lens):
         length = int(lens[seq])
@@ -99,7 +115,8 @@ def _aim(
         targets = [length - 1, 0, last_page, max(last_page - 1, 0), int(rng.integers(length))]
         slots = _slots(table[seq], length, page_size)
         for turn, head in enumerate(range(seq % 2, q.shape[1], 2)):
-            q[seq, head] = needle(flat[slots[targets[(turn + seq) % 5]], head // group], scale, length)
+            key = flat[slots[targets[(turn + seq) % 5]], head // group] * k_scale[head // group]
+            q[seq, head] = needle(key, scale, length)
 
 
 def _sequences(inputs: dict[str, Any]) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
@@ -113,55 +130,72 @@ def _sequences(inputs: dict[str, Any]) -> Iterator[tuple[int, np.ndarray, np.nda
 
 
 def expected(inputs: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The float64 answer from the float32 inputs; zeros for an empty context."""
+    """The float64 answer from the inputs as stored; zeros, and an lse of -inf, for an empty context."""
     kv_heads, head_dim, lens = inputs["num_kv_heads"], inputs["head_dim"], inputs["context_lens"]
     k, v = (inputs[name].reshape(-1, kv_heads, head_dim) for name in ("k_cache", "v_cache"))
+    k_scale, v_scale = (inputs.get(name, np.ones(kv_heads)).astype(np.float64) for name in ("k_scale", "v_scale"))
     out = np.zeros((len(lens), kv_heads, inputs["num_heads"] // kv_heads, head_dim))
+    lse = np.full(out.shape[:-1], -np.inf)
 
     def fill(task: tuple[int, int]) -> None:
         seq, head = task
         slots = _slots(inputs["block_table"][seq], lens[seq], inputs["page_size"])
-        q = inputs["q"][seq].reshape(out.shape[1:])[head].astype(np.float64)
-        out[seq, head] = _attention(q, k[:, head], v[:, head], slots, inputs["scale"])
+        q = stored.widened(inputs["q"][seq].reshape(out.shape[1:])[head], np.float64)
+        weighed, lse[seq, head] = _attention(q, k[:, head], v[:, head], slots, inputs["scale"] * k_scale[head])
+        out[seq, head] = weighed * v_scale[head]
 
     parallel.each(fill, [(int(seq), head) for seq in np.flatnonzero(lens) for head in range(kv_heads)])
-    return {"out": out.reshape(inputs["q"].shape)}
+    shape = inputs["q"].shape
+    return {"out": out.reshape(shape), "lse": lse.reshape(shape[:-1])}
 
 
-def _attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, slots: np.ndarray, scale: float) -> np.ndarray:
-    """softmax(q k^T scale) v for q [group, head_dim]; k and v [slots of the cache, head_dim], read at `slots`."""
+def _attention(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, slots: np.ndarray, scale: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """softmax(q k^T scale) v and its log-sum-exp for q [group, head_dim]; k and v [slots of the cache, head_dim], read
+    at `slots`."""
     parts = [slots[part] for part in parallel.slices(len(slots), _TOKENS_AT_ONCE)]
-    scores = np.hstack([q @ k[part].astype(np.float64).T for part in parts]) * scale
-    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    weights /= weights.sum(axis=1, keepdims=True)
+    scores = np.hstack([q @ stored.widened(k[part], np.float64).T for part in parts]) * scale
+    top = scores.max(axis=1, keepdims=True)
+    weights = np.exp(scores - top)
+    total = weights.sum(axis=1, keepdims=True)
+    weights /= total
     ends = np.cumsum([len(part) for part in parts])[:-1]
     pieces = zip(np.split(weights, ends, axis=1), parts, strict=True)
-    return np.asarray(sum(weight @ v[part].astype(np.float64) for weight, part in pieces))
+    out = sum(weight @ stored.widened(v[part], np.float64) for weight, part in pieces)
+    return np.asarray(out), (top + np.log(total))[:, 0]
 
 
 def honest(inputs: dict[str, Any]) -> Iterator[dict[str, np.ndarray]]:
-    """What honest float32 kernels answer. Long sequences have fewer models than short ones; only those of all count."""
-    by_sequence: dict[int, list[np.ndarray]] = {}
+    """What honest kernels answer. Long sequences have fewer models than short ones; only those of all count."""
+    by_sequence: dict[int, list[attention_models.Answer]] = {}
+    scales = {name: inputs.get(name) for name in ("k_scale", "v_scale")}
     for seq, q, k, v in _sequences(inputs):
-        by_sequence[seq] = list(attention_models.models(q, k, v, inputs["scale"]))
+        task = attention_models.Task(q, k, v, inputs["scale"], **scales)
+        by_sequence[seq] = list(attention_models.models(task))
     for parts in zip(*by_sequence.values(), strict=False):
         out = np.zeros(inputs["q"].shape, np.float32)
-        for seq, part in zip(by_sequence, parts, strict=True):
-            out[seq] = part.reshape(out.shape[1:])
-        yield {"out": out}
+        lse = np.full(out.shape[:-1], -np.inf, np.float32)
+        for seq, (some_out, some_lse) in zip(by_sequence, parts, strict=True):
+            out[seq], lse[seq] = some_out.reshape(out.shape[1:]), some_lse.reshape(-1)
+        yield {"out": out, "lse": lse}
 
 
 def cost(case: dict[str, Any]) -> dict[str, int]:
-    """Fewest bytes and flops of both products. Bytes: each used slot of the cache once, however many share it; the
-    table's entries of pages in use; all lengths; q of sequences that have a context; all of out."""
+    """Fewest bytes and flops of both products. Bytes: each used slot of the cache once, however many share it, and the
+    factors of a cache of 8 bits; the table's entries of pages in use; all lengths; q of sequences that have a context;
+    all of the outputs."""
     lens = np.array(case["lengths"] * case["repeat"], np.int64)
     tokens, page_size = int(lens.sum()), case["page_size"]
     slots = tokens - page_size * int(_shared_pages(lens, case).sum())
     entries = int((-(-lens // page_size)).sum())
     rows = case["num_heads"] * (len(lens) + int(np.count_nonzero(lens)))  # of out and of q
-    elements = case["head_dim"] * (2 * slots * case["num_kv_heads"] + rows)
+    element, kv_element = (of(case.get("dtype", "float32")).itemsize for of in (stored.element, stored.kv_element))
+    factors = 2 * case["num_kv_heads"] if kv_element == 1 and tokens else 0
+    sums = case["num_heads"] * len(lens) if case.get("variant") == "lse" else 0
+    elements = case["head_dim"] * (2 * slots * case["num_kv_heads"] * kv_element + rows * element)
     return {
-        "bytes": elements * _ELEMENT_BYTES + (entries + len(lens)) * _INT_BYTES,
+        "bytes": elements + (factors + sums) * _FLOAT_BYTES + (entries + len(lens)) * _INT_BYTES,
         "flops": 4 * case["num_heads"] * case["head_dim"] * tokens,
     }
 
@@ -174,21 +208,19 @@ def disguise(inputs: dict[str, Any], rng: np.random.Generator) -> Disguise:
     pages, kv_heads, score_channels, channels = (
         symmetries.permutation(n, rng) for n in (len(inputs["k_cache"]), inputs["num_kv_heads"], head_dim, head_dim)
     )
-    heads = _heads(kv_heads, inputs["num_heads"] // len(kv_heads), rng)
+    heads = symmetries.grouped(kv_heads, inputs["num_heads"] // len(kv_heads), rng)
     gather = {
         "q": {0: seqs, 1: heads, 2: score_channels},
         "k_cache": {0: pages, 2: kv_heads, 3: score_channels},
         "v_cache": {0: pages, 2: kv_heads, 3: channels},
+        "k_scale": {0: kv_heads},
+        "v_scale": {0: kv_heads},
         "out": {0: seqs, 1: heads, 2: channels},
+        "lse": {0: seqs, 1: heads},
     }
     table = _reordered(inputs["block_table"], lens // inputs["page_size"], rng)[seqs]
     table = np.where(table < 0, table, symmetries.inverse(pages)[table])
     return Disguise(gather, _scales(inputs, rng), {"block_table": table.astype(np.int32)})
-
-
-def _heads(kv_heads: np.ndarray, group: int, rng: np.random.Generator) -> np.ndarray:
-    """For each new query head the old one: groups follow their KV head, and are shuffled inside."""
-    return np.concatenate([head * group + symmetries.permutation(group, rng) for head in kv_heads])
 
 
 def _reordered(table: np.ndarray, full_pages: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -203,14 +235,16 @@ def _reordered(table: np.ndarray, full_pages: np.ndarray, rng: np.random.Generat
 
 
 def _scales(inputs: dict[str, Any], rng: np.random.Generator) -> dict[str, dict[int, np.ndarray]]:
-    """Factors on KV heads and channels. A query head of the disguised case goes with KV head `head // group`."""
+    """Factors on KV heads and channels. A query head of the disguised case goes with KV head `head // group`. Factors
+    that a cache of 8 bits has of its own take powers of two, for which bfloat16 has the exponents."""
     kv_heads, head_dim = inputs["num_kv_heads"], inputs["head_dim"]
     group = inputs["num_heads"] // kv_heads
     by_head, by_channel = (symmetries.paired(n, inputs["k_cache"].dtype, rng) for n in (kv_heads, head_dim))
     v_head, v_channel = (symmetries.factors(n, inputs["v_cache"].dtype, rng) for n in (kv_heads, head_dim))
+    k_power, v_power = (symmetries.powers(kv_heads, rng) if "k_scale" in inputs else np.float32(1) for _ in "kv")
     return {
-        "q": {1: np.repeat(by_head[0], group), 2: by_channel[0]},
+        "q": {1: np.repeat(by_head[0] / k_power, group), 2: by_channel[0]},
         "k_cache": {2: by_head[1], 3: by_channel[1]},
         "v_cache": {2: v_head, 3: v_channel},
-        "out": {1: np.repeat(v_head, group), 2: v_channel},
-    }
+        "out": {1: np.repeat(v_head * v_power, group), 2: v_channel},
+    } | ({"k_scale": {0: k_power}, "v_scale": {0: v_power}} if "k_scale" in inputs else {})

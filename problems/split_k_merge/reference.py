@@ -1,4 +1,4 @@
-"""Split-K merge: inputs, the float64 answer, honest float32 kernels, the least work, and exact symmetries.
+"""Split-K merge: inputs, the float64 answer, honest kernels, the least work, and exact symmetries.
 
 Shapes: partial_out [num_splits, rows, head_dim]; m, l [num_splits, rows]; out [rows, head_dim]; lse [rows].
 """
@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from harness import parallel, symmetries
+from harness import parallel, stored, symmetries
 from harness.disguise import Disguise
 
 _LARGE = np.float32(1e4)
 _LOG2_E = np.float32(1.4426950408889634)
 _ROWS_AT_ONCE = 1024  # of one thread
-_ELEMENT_BYTES = _FLOAT_BYTES = np.dtype(np.float32).itemsize  # of partial_out and out; of m, l and lse
+_FLOAT_BYTES = np.dtype(np.float32).itemsize  # of m, l and lse
 
 
 def make_inputs(case: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
@@ -32,6 +32,7 @@ def make_inputs(case: dict[str, Any], rng: np.random.Generator) -> dict[str, Any
     empty = _empty(case, rng)
     m[empty], sums[empty] = -np.inf, 0
     _spoil(partial_out, empty, case["empty_holds"])
+    partial_out = stored.rounded(partial_out, stored.element(case.get("dtype", "float32")))
     return {"partial_out": partial_out, "m": m, "l": sums, "num_splits": splits, "rows": rows, "head_dim": head_dim}
 
 
@@ -54,7 +55,7 @@ def _spoil(partial_out: np.ndarray, empty: np.ndarray, empty_holds: str) -> None
 
 
 def expected(inputs: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The float64 answer from the float32 inputs; zeros and -inf for a row whose splits are all empty."""
+    """The float64 answer from the inputs as stored; zeros and -inf for a row whose splits are all empty."""
     out, lse = np.zeros((inputs["rows"], inputs["head_dim"])), np.full(inputs["rows"], -np.inf)
 
     def fill(rows: slice) -> None:
@@ -73,7 +74,7 @@ def _merged(partial_out: np.ndarray, m: np.ndarray, sums: np.ndarray) -> tuple[n
     out = np.zeros(partial_out.shape[1:])
     for weight, part in zip(weights, partial_out, strict=True):
         used = weight > 0  # an empty split may hold NaN
-        out[used] += weight[used, None] * part[used]
+        out[used] += weight[used, None] * stored.widened(part[used], np.float64)
     lse, some = np.full(len(total), -np.inf), total > 0
     out[some] /= total[some, None]
     lse[some] = top[some] + np.log(total[some])
@@ -81,13 +82,20 @@ def _merged(partial_out: np.ndarray, m: np.ndarray, sums: np.ndarray) -> tuple[n
 
 
 def honest(inputs: dict[str, Any]) -> Iterator[dict[str, np.ndarray]]:
-    """What honest float32 kernels answer."""
-    yield _two_passes(inputs, np.exp)
-    yield _two_passes(inputs, lambda x: np.exp2(x * _LOG2_E))
-    yield _online(inputs)
+    """What honest kernels answer: sums in float32, and where partial outputs are narrower, weights too that are rounded
+    to their type, as tensor cores need them."""
+    kind = inputs["partial_out"].dtype
+    parts = [stored.widened(part) for part in inputs["partial_out"]]
+    weight_types = dict.fromkeys((stored.FLOAT32, kind))
+    models = [_two_passes(inputs, parts, np.exp, weight) for weight in weight_types]
+    models += [_two_passes(inputs, parts, lambda x: np.exp2(x * _LOG2_E)), _online(inputs, parts)]
+    for model in models:
+        yield {**model, "out": stored.widened(stored.rounded(model["out"], kind))}
 
 
-def _two_passes(inputs: dict[str, Any], exp: Any) -> dict[str, np.ndarray]:
+def _two_passes(
+    inputs: dict[str, Any], parts: list[np.ndarray], exp: Any, kind: np.dtype[Any] = stored.FLOAT32
+) -> dict[str, np.ndarray]:
     """The maximum first; then the weights, already divided by their sum; then the weighted sum."""
     m, sums, rows = inputs["m"], inputs["l"], inputs["rows"]
     top = m.max(axis=0)
@@ -95,19 +103,19 @@ def _two_passes(inputs: dict[str, Any], exp: Any) -> dict[str, np.ndarray]:
     total = np.zeros(rows, np.float32)
     for weight in weights:
         total += weight
-    weights /= np.where(total > 0, total, np.float32(1))
+    weights = stored.widened(stored.rounded(weights / np.where(total > 0, total, np.float32(1)), kind))
     out = np.zeros((rows, inputs["head_dim"]), np.float32)
-    for weight, part in zip(weights, inputs["partial_out"], strict=True):
+    for weight, part in zip(weights, parts, strict=True):
         out += np.where(weight[:, None] > 0, weight[:, None] * part, np.float32(0))
     return {"out": out, "lse": _lse(top, total)}
 
 
-def _online(inputs: dict[str, Any]) -> dict[str, np.ndarray]:
+def _online(inputs: dict[str, Any], parts: list[np.ndarray]) -> dict[str, np.ndarray]:
     """One pass over the splits with running maximum, sum and output."""
     rows = inputs["rows"]
     top, total = np.full(rows, -np.inf, np.float32), np.zeros(rows, np.float32)
     out = np.zeros((rows, inputs["head_dim"]), np.float32)
-    for m, sums, part in zip(inputs["m"], inputs["l"], inputs["partial_out"], strict=True):
+    for m, sums, part in zip(inputs["m"], inputs["l"], parts, strict=True):
         used = sums > 0
         new = np.maximum(top[used], m[used])
         correction, weight = np.exp(top[used] - new), np.exp(m[used] - new) * sums[used]
@@ -131,8 +139,9 @@ def cost(case: dict[str, Any]) -> dict[str, int]:
     splits, rows, head_dim = (case[name] for name in ("num_splits", "rows", "head_dim"))
     candidates = splits * max(0, rows - case["empty_rows"])
     used = candidates - round(case["empty"] * candidates)
+    size = stored.element(case.get("dtype", "float32")).itemsize
     return {
-        "bytes": (used + rows) * head_dim * _ELEMENT_BYTES + (splits * rows + used + rows) * _FLOAT_BYTES,
+        "bytes": (used + rows) * head_dim * size + (splits * rows + used + rows) * _FLOAT_BYTES,
         "flops": 2 * used * head_dim,
     }
 

@@ -1,0 +1,1 @@
+// a starter in float16
