@@ -288,7 +288,7 @@ def _lint(arguments: list[str]) -> int:
         destination.check(Path(parsed.json), problem.directory / "problem.yaml", problem.directory, destination.JSON)
     seeds = commandline.QUICK_SEEDS if parsed.quick else parsed.seeds
     jobs = parsed.jobs or len(os.sched_getaffinity(0))
-    options = LintOptions(seeds, parsed.seed, jobs, parsed.dtype, parsed.kernels, parsed.cache)
+    options = LintOptions(seeds, parsed.seed, jobs, parsed.dtype, parsed.variant, parsed.kernels, parsed.cache)
     with streams.prints_to_stderr():
         report = lint(problem, options, _tell)
     if parsed.json:

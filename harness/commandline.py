@@ -87,7 +87,7 @@ def lint_parser() -> Parser:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_SEEDS} seeds")
     parser.add_argument("--seed", type=_seed, default=1, help="the first of the seeds (1)")
     parser.add_argument("--jobs", type=_threads, metavar="N", help="kernels at a time (all cores)")
-    parser.add_argument("--dtype", help="this dtype alone (all that the problem has)")
+    add_track(parser, "all")
     parser.add_argument("--kernels", type=name, metavar="NAMES", help="nothing but these kernels; patterns with commas")
     parser.add_argument("--json", type=name, metavar="FILE", help="also write the report as JSON")
     parser.add_argument("--no-cache", dest="cache", action="store_false", help="compile afresh")

@@ -14,9 +14,9 @@ from types import ModuleType
 import numpy as np
 
 from harness import cases
+from harness.case_list import CaseSpec
 from harness.cases import Case
-from harness.linting.tracks import Track
-from harness.problem import CaseSpec
+from harness.problem import Problem
 from harness.reference import load_reference
 
 KEPT_BYTES = 1 << 30  # of arrays
@@ -27,15 +27,15 @@ _Key = tuple[str, str, str, int]
 class CaseStore:
     """The tests of one problem's tracks, by seed."""
 
-    def __init__(self, track: Track, kept_bytes: int = KEPT_BYTES):
-        self.reference: ModuleType = load_reference(track.problem)
+    def __init__(self, track: Problem, kept_bytes: int = KEPT_BYTES):
+        self.reference: ModuleType = load_reference(track)
         self.build_seconds: dict[tuple[str, str, str], float] = {}  # (dtype, variant, case) -> the longest
         self._kept_bytes = kept_bytes
         self._lock = threading.Lock()
         self._cases: OrderedDict[_Key, Future[Case]] = OrderedDict()
         self._sizes: dict[_Key, int] = {}
 
-    def get(self, track: Track, spec: CaseSpec, seed: int) -> Case:
+    def get(self, track: Problem, spec: CaseSpec, seed: int) -> Case:
         """The case, built by the first thread that asks. Raises ProblemError as cases.build_one does."""
         key = (track.dtype, track.variant, spec.name, seed)
         with self._lock:
@@ -48,10 +48,10 @@ class CaseStore:
             self._build(key, future, track, spec, seed)
         return future.result()
 
-    def _build(self, key: _Key, future: Future[Case], track: Track, spec: CaseSpec, seed: int) -> None:
+    def _build(self, key: _Key, future: Future[Case], track: Problem, spec: CaseSpec, seed: int) -> None:
         start = time.monotonic()
         try:
-            case = cases.build_one(track.problem, self.reference, spec, seed)
+            case = cases.build_one(track, self.reference, spec, seed)
         except BaseException as error:
             future.set_exception(error)
             return

@@ -6,31 +6,31 @@ Honest kernels may read what they need not (a query of an empty context), and ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from harness import cases
+from harness.case_list import CaseSpec
 from harness.expressions import ExpressionError, evaluate, names_in
 from harness.linting.case_store import CaseStore
 from harness.linting.records import Check, KernelResult, Outcome
-from harness.linting.tracks import Track
-from harness.problem import CaseSpec
-from harness.signature import NUMPY_TYPES, Tensor, ctype
+from harness.problem import Problem
+from harness.signature import NUMPY_TYPES, Tensor
 
 _SLACK = 0.05  # of all tests' bytes: what honest kernels may touch beyond the cost
 _MIB = 1 << 20
 
 
-def byte_model(track: Track, store: CaseStore, honest: Sequence[KernelResult]) -> Check:
+def byte_model(track: Problem, store: CaseStore, honest: Sequence[KernelResult]) -> Check:
     """cost().bytes of the tests against the distinct bytes of honest kernels."""
     touched = [result.touched for result in honest if result.touched]
     if not touched:
         return _check(track, "bytes", Outcome.WARNING, "no honest kernel ran, so that cost() is not known to be right")
-    costs = {spec.name: cases.cost(track.problem, store.reference, spec).bytes for spec in track.problem.tests}
+    costs = {spec.name: cases.cost(track, store.reference, spec).bytes for spec in track.tests}
     nearest = {name: min((t[name] for t in touched if t.get(name, -1) >= cost), default=0)
                for name, cost in costs.items()}  # fmt: skip
-    file = track.problem.directory / "reference.py"
+    file = track.directory / "reference.py"
     for name, cost in costs.items():
         if nearest[name] < cost:
             most = max(t.get(name, 0) for t in touched)
@@ -49,9 +49,9 @@ def byte_model(track: Track, store: CaseStore, honest: Sequence[KernelResult]) -
     return _check(track, "bytes", Outcome.SOUND, message, figures)
 
 
-def operations(track: Track, store: CaseStore) -> Check:
+def operations(track: Problem, store: CaseStore) -> Check:
     """cost().flops: above 0 for every benchmark and for some test."""
-    problem = track.problem
+    problem = track
     flops = {spec.name: cases.cost(problem, store.reference, spec).flops for spec in problem.tests + problem.benchmarks}
     idle = [spec.name for spec in problem.benchmarks if flops[spec.name] <= 0]
     if idle or min(flops.values()) < 0 or max(flops.values()) <= 0:
@@ -61,9 +61,9 @@ def operations(track: Track, store: CaseStore) -> Check:
     return _check(track, "flops", Outcome.SOUND, "cost() says flops of every benchmark")
 
 
-def memory(track: Track, store: CaseStore, seed: int) -> Check:
+def memory(track: Problem, store: CaseStore, seed: int) -> Check:
     """Tensors of the tests as built, and of the benchmarks as far as parameters and cost() tell, in MiB."""
-    problem, limit = track.problem, track.problem.limits.memory_mib
+    problem, limit = track, track.limits.memory_mib
     built = {spec.name: _built(track, store, spec, seed) for spec in problem.tests}
     least = {spec.name: _estimated(track, store, spec) for spec in problem.benchmarks}
     largest = max(built | least, key=lambda name: (built | least)[name])
@@ -77,39 +77,39 @@ def memory(track: Track, store: CaseStore, seed: int) -> Check:
     return _check(track, "memory", Outcome.SOUND, message, figures)
 
 
-def _built(track: Track, store: CaseStore, spec: CaseSpec, seed: int) -> int:
+def _built(track: Problem, store: CaseStore, spec: CaseSpec, seed: int) -> int:
     arguments = store.get(track, spec, seed).arguments
     return sum(a.value.nbytes for a in arguments if isinstance(a.value, np.ndarray))
 
 
-def _estimated(track: Track, store: CaseStore, spec: CaseSpec) -> int:
+def _estimated(track: Problem, store: CaseStore, spec: CaseSpec) -> int:
     """A lower bound: tensors whose shape the case's parameters settle; or the bytes that any kernel must move."""
     known = {name: value for name, value in spec.parameters.items() if isinstance(value, int)}
-    settled = sum(_nbytes(track, tensor, known) for tensor in track.problem.tensors)
-    return max(settled, cases.cost(track.problem, store.reference, spec).bytes)
+    settled = sum(_nbytes(track, tensor, known) for tensor in track.tensors)
+    return max(settled, cases.cost(track, store.reference, spec).bytes)
 
 
-def _nbytes(track: Track, tensor: Tensor, known: dict[str, int]) -> int:
+def _nbytes(track: Problem, tensor: Tensor, known: dict[str, int]) -> int:
     if not all(names_in(dimension) <= known.keys() for dimension in tensor.shape):
         return 0
     try:
         sizes = [evaluate(dimension, known) for dimension in tensor.shape]
     except ExpressionError:
         return 0
-    return int(np.prod(sizes, dtype=np.int64)) * np.dtype(NUMPY_TYPES[ctype(tensor, track.dtype)]).itemsize
+    return int(np.prod(sizes, dtype=np.int64)) * np.dtype(NUMPY_TYPES[tensor.type]).itemsize
 
 
-def build_time(track: Track, store: CaseStore) -> Check:
+def build_time(track: Problem, store: CaseStore) -> Check:
     """How long the tests took to build: the longest of each."""
     seconds = {key[2]: time for key, time in store.build_seconds.items() if key[:2] == (track.dtype, track.variant)}
     slowest = max(seconds, key=lambda name: seconds[name])
-    total, limit = sum(seconds.values()), track.problem.limits.seconds
+    total, limit = sum(seconds.values()), track.limits.seconds
     message = f"the tests of a seed are built in {total:.1f} s, {slowest} in {seconds[slowest]:.2f}"
     outcome = Outcome.SOUND if seconds[slowest] <= limit else Outcome.WARNING
     return _check(track, "build time", outcome, message, {"seconds": total, "slowest": seconds[slowest]})
 
 
 def _check(
-    track: Track, name: str, outcome: Outcome, message: str, figures: dict[str, float] | None = None
+    track: Problem, name: str, outcome: Outcome, message: str, figures: Mapping[str, float] | None = None
 ) -> Check:
     return Check(name, outcome, message, track.dtype, track.variant, figures or {})

@@ -12,24 +12,24 @@ from harness.disguise import Disguise
 from harness.linting.answers import inputs_of
 from harness.linting.case_store import CaseStore
 from harness.linting.records import Check, Outcome
-from harness.linting.tracks import Track
+from harness.problem import Problem
 
 _CLOSE = 1e-9  # of float64 answers whose sums run in another order
 _SEEDS = 2
 
 
-def kept_answers(track: Track, store: CaseStore, seeds: Sequence[int]) -> Check:
+def kept_answers(track: Problem, store: CaseStore, seeds: Sequence[int]) -> Check:
     """Every test, disguised once for each of the first seeds. Raises ProblemError for a disguise against the rules."""
     if not hasattr(store.reference, "disguise"):
         return Check("disguise", Outcome.SOUND, "reference.py has none", track.dtype, track.variant)
     changed, total = 0, 0
     for seed in seeds[:_SEEDS]:
-        for spec in track.problem.tests:
+        for spec in track.tests:
             case = store.get(track, spec, seed)
-            drawn = cases.draw_disguise(track.problem, store.reference, inputs_of(case), np.random.default_rng(seed))
+            drawn = cases.draw_disguise(track, store.reference, inputs_of(case), np.random.default_rng(seed))
             wrong = _wrong_output(case, store, drawn)
             if wrong:
-                file = track.problem.directory / "reference.py"
+                file = track.directory / "reference.py"
                 message = f"{file}: disguise() of {spec.name}, seed {seed}, changes the answer: {wrong} differs"
                 return Check("disguise", Outcome.REFUSED, message, track.dtype, track.variant)
             total += 1

@@ -15,14 +15,12 @@ variant alone, where they are absent.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness import document
 from harness.errors import ProblemError
-from harness.linting.tracks import Track
-from harness.problem import Problem
+from harness.problem import BASE, Problem
 
 _FIELD = re.compile(r"//\s*(dtypes|variants):\s*(.*)")
 
@@ -39,31 +37,35 @@ class StandingKernel:
     dtypes: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
 
-    def is_for(self, track: Track) -> bool:
+    def is_for(self, track: Problem) -> bool:
         """Whether the kernel is meant for this track."""
-        in_variant = track.variant in self.variants if self.variants else track.is_first_variant
+        in_variant = track.variant in self.variants if self.variants else track.variant == BASE
         return in_variant and (not self.dtypes or track.dtype in self.dtypes)
 
 
-def standing(problem: Problem, kind: str, tracks: Sequence[Track]) -> list[StandingKernel]:
+def standing(problem: Problem, kind: str) -> list[StandingKernel]:
     """The files of bad/ or honest/, by name. Raises ProblemError for a file without a header, or one that names a dtype
     or variant which the problem does not have."""
-    return [_read(path, kind, tracks) for path in sorted((problem.directory / kind).glob("*.cu"))]
+    return [_read(path, kind, problem) for path in sorted((problem.directory / kind).glob("*.cu"))]
 
 
-def starter(problem: Problem) -> StandingKernel:
-    """The starter, which is for the first dtype and variant."""
-    path = problem.directory / "starter.cu"
-    return StandingKernel("starter.cu", "starter", path, problem.starter, "the starter", (problem.dtypes[0],))
+def starters(problem: Problem) -> list[StandingKernel]:
+    """starter.cu, which is for the first dtype, and the starters of others."""
+    found = []
+    for dtype in problem.dtypes:
+        path = problem.directory / (f"starter.{dtype}.cu" if dtype != problem.dtypes[0] else "starter.cu")
+        if path.is_file():
+            found.append(StandingKernel(path.name, "starter", path, document.read_text(path), "the starter", (dtype,)))
+    return found
 
 
-def _read(path: Path, kind: str, tracks: Sequence[Track]) -> StandingKernel:
+def _read(path: Path, kind: str, problem: Problem) -> StandingKernel:
     text = document.read_text(path)
     header = _header(text)
     if not header:
         raise ProblemError(f"{path}: the first line must be a // comment that says what the kernel does")
     fields = dict(found.groups() for line in header if (found := _FIELD.match(line)))
-    known = {"dtypes": {t.dtype for t in tracks}, "variants": {t.variant for t in tracks}}
+    known = {"dtypes": set(problem.dtypes), "variants": {variant.name for variant in problem.variants}}
     values = {name: _words(path, name, text, known[name]) for name, text in fields.items()}
     about = header[0].removeprefix("//").strip()
     return StandingKernel(path.name, kind, path, text, about, values.get("dtypes", ()), values.get("variants", ()))

@@ -21,14 +21,14 @@ from fnmatch import fnmatchcase
 from harness.errors import UsageError
 from harness.linting import answers, costs, disguises, workers
 from harness.linting.case_store import CaseStore
-from harness.linting.kernels import StandingKernel, standing, starter
+from harness.linting.kernels import StandingKernel, standing, starters
 from harness.linting.records import Check, KernelResult, LintReport, Outcome
-from harness.linting.tracks import Track, tracks
 from harness.linting.trials import Setting
 from harness.problem import Problem
 from harness.sandbox.supervisor import Toolchain
+from harness.tracks import title
 
-FEW_KERNELS = 5  # below it, a warning
+FEW_KERNELS = {"bad": 5, "honest": 3}  # for a track; below it, a warning
 Progress = Callable[[str], None]
 
 
@@ -39,7 +39,8 @@ class LintOptions:
     seeds: int = 20
     first_seed: int = 1
     jobs: int = 1
-    dtype: str | None = None
+    dtype: str | None = None  # None: all
+    variant: str | None = None
     only: str | None = None
     cache: bool = True
     toolchain: Toolchain = field(default_factory=Toolchain)
@@ -48,7 +49,7 @@ class LintOptions:
 def lint(problem: Problem, options: LintOptions, progress: Progress = lambda line: None) -> LintReport:
     """Lint a problem that has been loaded, hence keeps to the schema. `progress` is told of every step.
 
-    Raises UsageError (no such dtype or kernel), ProblemError (the reference fails, a kernel file has no header) and
+    Raises UsageError (no such track or kernel), ProblemError (the reference fails, a kernel file has no header) and
     JudgeError.
     """
     return _Linting(problem, options, progress).report()
@@ -57,17 +58,18 @@ def lint(problem: Problem, options: LintOptions, progress: Progress = lambda lin
 class _Linting:
     def __init__(self, problem: Problem, options: LintOptions, progress: Progress):
         self._problem, self._options, self._progress = problem, options, progress
-        self._tracks = tracks(problem, options.dtype)
-        if not self._tracks:
-            raise UsageError(f"{problem.id} has no dtype {options.dtype!r}; it has {', '.join(problem.dtypes)}")
+        problem.track(options.dtype, options.variant)
+        self._tracks = [
+            track for track in problem.tracks()
+            if options.dtype in (None, track.dtype) and options.variant in (None, track.variant)
+        ]  # fmt: skip
         self._seeds = range(options.first_seed, options.first_seed + options.seeds)
-        self._store = CaseStore(self._tracks[0])
+        self._store = CaseStore(problem)
 
     def report(self) -> LintReport:
         start = time.monotonic()
-        everything = tracks(self._problem)
-        bad, honest = (standing(self._problem, kind, everything) for kind in ("bad", "honest"))
-        kernels = [starter(self._problem), *honest, *bad]
+        bad, honest = (standing(self._problem, kind) for kind in ("bad", "honest"))
+        kernels = [*starters(self._problem), *honest, *bad]
         if self._options.only:
             kernels = self._chosen(kernels)
             results, checks = self._run(kernels), []
@@ -93,11 +95,11 @@ class _Linting:
         checks = [Check("schema", Outcome.SOUND, f"{self._problem.directory / 'problem.yaml'} keeps to the schema")]
         for track in self._tracks:
             for check in self._of_track(track):
-                self._progress(f"{track.label}: {check.name}: {check.outcome}")
+                self._progress(f"{title(track)}: {check.name}: {check.outcome}")
                 checks.append(check)
         return checks
 
-    def _of_track(self, track: Track) -> Iterator[Check]:
+    def _of_track(self, track: Problem) -> Iterator[Check]:
         store, seeds = self._store, self._seeds
         yield answers.accepted_reference(track, store, seeds)
         yield answers.accepted_models(track, store, seeds)
@@ -114,10 +116,10 @@ class _Linting:
         folder = self._problem.directory / kind
         for track in self._tracks:
             count = sum(kernel.is_for(track) for kernel in kernels)
-            outcome = Outcome.SOUND if count >= FEW_KERNELS else Outcome.WARNING if count else Outcome.REFUSED
-            message = f"{folder} holds {count} kernels for {track.label}"
-            if count < FEW_KERNELS:
-                message += f"; write {FEW_KERNELS} or more, as harness/linting/kernels.py describes"
+            outcome = Outcome.SOUND if count >= FEW_KERNELS[kind] else Outcome.WARNING if count else Outcome.REFUSED
+            message = f"{folder} holds {count} kernels for {title(track)}"
+            if count < FEW_KERNELS[kind]:
+                message += f"; write {FEW_KERNELS[kind]} or more, as harness/linting/kernels.py describes"
             yield Check(f"{kind} kernels", outcome, message, track.dtype, track.variant, {"count": count})
 
     def _run(self, kernels: Sequence[StandingKernel]) -> list[KernelResult]:

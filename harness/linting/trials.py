@@ -16,14 +16,15 @@ import numpy as np
 
 from harness import object_cache, pipeline, policy
 from harness.artefacts import compiled
+from harness.case_list import CaseSpec
 from harness.cases import Case
 from harness.devices.base import Program, RunLimits
 from harness.errors import JudgeError, SubmissionError
 from harness.linting.case_store import CaseStore
 from harness.linting.kernels import StandingKernel
 from harness.linting.records import KernelResult, Outcome
-from harness.linting.tracks import Track
-from harness.problem import CaseSpec
+from harness.linting.tracks import declaration
+from harness.problem import Problem
 from harness.results import CaseResult, ErrorStats
 from harness.sandbox.death import ChildDied, of_run
 from harness.sandbox.supervisor import RunProcess, Source, Toolchain
@@ -52,7 +53,7 @@ class Stopped(Exception):
     """The linting was interrupted."""
 
 
-def examine(kernel: StandingKernel, track: Track, setting: Setting, runner: RunProcess) -> KernelResult:
+def examine(kernel: StandingKernel, track: Problem, setting: Setting, runner: RunProcess) -> KernelResult:
     """Run the kernel and say whether it got what it must. Raises ProblemError (a case cannot be built), JudgeError."""
     return _Trial(kernel, track, setting, runner).result()
 
@@ -71,10 +72,10 @@ class _Tally:
 
 
 class _Trial:
-    def __init__(self, kernel: StandingKernel, track: Track, setting: Setting, runner: RunProcess):
+    def __init__(self, kernel: StandingKernel, track: Problem, setting: Setting, runner: RunProcess):
         self._kernel, self._track, self._setting, self._runner = kernel, track, setting, runner
         self._tally = _Tally()
-        self._order = list(track.problem.tests)
+        self._order = list(track.tests)
         self._start = time.monotonic()
 
     def result(self) -> KernelResult:
@@ -92,9 +93,9 @@ class _Trial:
         return self._record(self._reason())
 
     def _load(self) -> None:
-        kernel, setting, allowed = self._kernel, self._setting, self._track.problem.policy.device_state_bytes
+        kernel, setting, allowed = self._kernel, self._setting, self._track.policy.device_state_bytes
         name = safe_name(kernel.name)
-        source = Source(kernel.text, name, self._track.declaration(), CARD)
+        source = Source(kernel.text, name, declaration(self._track), CARD)
         artefacts, _ = compiled(source, setting.toolchain, COMPILE_SECONDS, setting.cache)
         policy.require(artefacts.ptx, artefacts.cubin, kernel.text, name, allowed)
         self._ptx = artefacts.ptx
@@ -143,7 +144,7 @@ class _Trial:
         return result
 
     def _limits(self) -> RunLimits:
-        problem = self._track.problem
+        problem = self._track
         return RunLimits(
             seconds=problem.limits.seconds,
             threads=self._setting.threads,

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from harness.linting.kernels import StandingKernel
 from harness.linting.records import KernelResult
-from harness.linting.tracks import Track
 from harness.linting.trials import Setting, Stopped, examine
+from harness.problem import Problem
 from harness.sandbox.limits import MIB, run_limits
 from harness.sandbox.supervisor import RunProcess
 
-Task = tuple[StandingKernel, Track]
+Task = tuple[StandingKernel, Problem]
 _CHILD_BYTES = 3072 * MIB  # more than in judging, since one child keeps the code of many kernels
 
 

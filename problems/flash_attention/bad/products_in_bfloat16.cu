@@ -1,5 +1,5 @@
 // Keys and values are rounded to bfloat16.
-// dtypes: float32
+// dtypes: float32, float16
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 

@@ -1,5 +1,5 @@
 // The output is added up in half precision.
-// dtypes: float32
+// dtypes: float32, float16
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 

@@ -1,5 +1,5 @@
 // Keys and values are rounded to fp8 (e4m3).
-// dtypes: float32
+// dtypes: float32, float16, bfloat16
 #include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
