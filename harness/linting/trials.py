@@ -34,6 +34,7 @@ from harness.verdict import Verdict
 CARD = "H100"
 COMPILE_SECONDS = 60.0
 _POLICY = "policy"  # in a case's place, for a kernel that may not run at all
+_PATIENCE = 5  # times the limit of a case: the machine may be busy with other kernels
 _SHOWN = 3  # seeds that a reason names
 
 
@@ -146,7 +147,7 @@ class _Trial:
     def _limits(self) -> RunLimits:
         problem = self._track
         return RunLimits(
-            seconds=problem.limits.seconds,
+            seconds=_PATIENCE * problem.limits.seconds,
             threads=self._setting.threads,
             device_state_bytes=problem.policy.device_state_bytes,
         )
