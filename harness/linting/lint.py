@@ -34,7 +34,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class LintOptions:
-    """How to lint. `only`: patterns of kernel names, with commas; then nothing but these kernels is looked at."""
+    """How to lint. `only`: patterns of kernel names ("no_scale", "bad/*"), with commas; then nothing but these kernels is looked at."""
 
     seeds: int = 20
     first_seed: int = 1
@@ -84,7 +84,7 @@ class _Linting:
 
     def _chosen(self, kernels: Sequence[StandingKernel]) -> list[StandingKernel]:
         patterns = [part.strip().removesuffix(".cu") for part in (self._options.only or "").split(",")]
-        chosen = [k for k in kernels if any(fnmatchcase(k.name.removesuffix(".cu"), p) for p in patterns)]
+        chosen = [kernel for kernel in kernels if any(_matches(kernel, pattern) for pattern in patterns)]
         if not chosen:
             names = ", ".join(kernel.name for kernel in kernels)
             raise UsageError(f"no kernel matches {self._options.only!r}; there are {names}")
@@ -139,3 +139,9 @@ class _Linting:
             mine = [r for r in results if r.kind == "honest" and (r.dtype, r.variant) == (track.dtype, track.variant)]
             checks.append(costs.byte_model(track, self._store, mine))
         return checks
+
+
+def _matches(kernel: StandingKernel, pattern: str) -> bool:
+    """By its name, or by `bad/name`."""
+    name = kernel.name.removesuffix(".cu")
+    return fnmatchcase(name, pattern) or fnmatchcase(f"{kernel.kind}/{name}", pattern)

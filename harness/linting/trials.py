@@ -221,5 +221,5 @@ def _number(error: ErrorStats) -> float:
 def _said(result: CaseResult | None) -> str:
     if result is None:
         return ""
-    finding = result.findings[0].message if result.findings else ""
+    finding = result.findings[0].message.splitlines()[0] if result.findings else ""
     return f"case {result.name}: {result.verdict}: {finding}"
