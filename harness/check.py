@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness import explain
+from harness.errors import ProblemError
 from harness.results import ErrorStats, Finding
 from harness.verdict import FindingKind
 
@@ -87,10 +88,13 @@ class Errors:
 
 def limits_for(kind: str, expected: np.ndarray, honest: Sequence[np.ndarray], dtype: str) -> ErrorLimits:
     """Limits of one output of one case of a dtype track. `expected` float64; `honest`: the same output from honest
-    kernels of that dtype, as float32 or as stored."""
+    kernels of that dtype, as float32 or as stored. Raises ProblemError where one of them has NaN or an infinity that
+    the reference has not."""
     worst = np.zeros(3)
     for model in honest:
         errors = measure(model, expected, ErrorLimits(kind, _NO_LIMIT))
+        if not np.isfinite(errors.distance).all():
+            raise ProblemError("honest(): a model is not finite where the reference is; no limit follows from it")
         worst = np.maximum(worst, (*errors.per_row.max(axis=0), errors.total))
     strayed = np.multiply(_OVER_HONEST, worst)
     floors = FLOORS[dtype] if kind == "rows" else (_ELEMENTS_FLOOR[dtype], 0.0, 0.0)

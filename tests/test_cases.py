@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import cases, problem
+from harness import cases, problem, stored
 from harness.errors import ProblemError, UsageError
 from harness.prefetch import Prefetch
 from harness.problem import Problem
@@ -28,7 +28,7 @@ def _values(case: cases.Case) -> dict[str, Any]:
 def test_a_case_is_repeatable_alone() -> None:
     alone = _one("paged_decode", "own_scale", seed=5)
     (in_company,) = (
-        c for c in cases.build(problem.load("paged_decode"), "one_*,own_scale", 5) if c.name == "own_scale"
+        c for c in cases.build(problem.load("paged_decode"), "one_t*,own_scale", 5) if c.name == "own_scale"
     )
     other_seed = _one("paged_decode", "own_scale", seed=6)
     for a, b, c in zip(alone.arguments, in_company.arguments, other_seed.arguments, strict=True):
@@ -87,6 +87,78 @@ def test_paged_cases_are_hostile(name: str) -> None:
         if length % page_size:
             assert np.abs(v["v_cache"][row[length // page_size], length % page_size :]).std() > 1e3
     assert not case.expected["out"][lens == 0].any()
+
+
+@pytest.mark.parametrize("problem_id", ["flash_attention", "paged_decode", "split_k_merge"])
+def test_tracks_draw_the_same_numbers_and_round_them(problem_id: str) -> None:
+    p = problem.load(problem_id)
+    for name in [spec.name for spec in p.tests if spec.parameters.get("data") != "needles"][:6]:
+        (wide,) = cases.build(p, name, 3)
+        for dtype in set(p.dtypes) - {"float32", "float8_e4m3"}:
+            (narrow,) = cases.build(p.track(dtype), name, 3)
+            for a, b in zip(wide.arguments, narrow.arguments, strict=True):
+                if isinstance(a.value, np.ndarray) and isinstance(b.value, np.ndarray) and a.role == "in":
+                    np.testing.assert_array_equal(stored.rounded(a.value, b.value.dtype), b.value, f"{name} {a.name}")
+
+
+def test_an_8_bit_cache_uses_the_range_of_its_type_head_by_head() -> None:
+    track = problem.load("paged_decode").track("float8_e4m3")
+    for name in ("page_of_8", "large_scores_large_values", "own_scale"):
+        (case,) = cases.build(track, name, 1)
+        v = _values(case)
+        for cache, scale in ((v["k_cache"], v["k_scale"]), (v["v_cache"], v["v_scale"])):
+            assert cache.dtype == stored.kv_element("float8_e4m3") and v["q"].dtype == stored.element("bfloat16")
+            values = np.abs(stored.widened(cache))
+            used = np.sort(values.max(axis=(1, 3)), axis=0)  # [page, head]; unused pages hold rubbish up to the largest
+            assert np.isfinite(values).all() and (used[-1] == 448).all() and (used[0] > 40).all()
+            assert len(np.unique(np.round(scale / scale[0], 2))) == len(scale)
+
+
+@pytest.mark.parametrize(("problem_id", "variant"), [("flash_attention", "base"), ("flash_attention", "gqa"), ("paged_decode", "base")])
+def test_needles_survive_rounding(problem_id: str, variant: str) -> None:
+    """The aimed queries of a narrow track give one key most of the weight, as in float32."""
+    p = problem.load(problem_id)
+    for dtype in p.dtypes:
+        track = p.track(dtype, variant)
+        needles = [spec.name for spec in track.tests if spec.parameters["data"] == "needles"]
+        for case in cases.build(track, ",".join(needles), 2):
+            v = _values(case)
+            top = _largest_weights(v)
+            aimed = top[top > 0.6]
+            assert 0.8 < np.median(aimed) < 0.98, (dtype, case.name)
+            assert len(aimed) > len(top) / 16, (dtype, case.name)
+
+
+def _largest_weights(v: dict[str, Any]) -> np.ndarray:
+    """Of every row: the weight of the key that has most of it; the mask is left out of account."""
+    if "q" in v and "k" in v:
+        q, k = (stored.widened(v[name]).reshape(-1, *v[name].shape[-2:]) for name in "qk")
+        scores = [q[h] @ k[h * len(k) // len(q)].T * v["scale"] for h in range(len(q))]
+        if v["causal"]:
+            hidden = np.triu(np.ones(scores[0].shape, bool), 1 + k.shape[1] - q.shape[1])
+            scores = [np.where(hidden, -1e30, s) for s in scores]
+        return np.concatenate([_top(s) for s in scores])
+    found = []
+    keys = stored.widened(v["k_cache"]) * v.get("k_scale", np.ones(v["num_kv_heads"]))[:, None]
+    for seq, length in enumerate(v["context_lens"]):
+        token = np.arange(length)
+        places = v["block_table"][seq, token // v["page_size"]], token % v["page_size"]
+        for head in range(v["num_heads"] if length else 0):
+            key = keys[places][:, head * v["num_kv_heads"] // v["num_heads"]]
+            found.append(_top(stored.widened(v["q"])[seq, head] @ key.T * v["scale"]))
+    return np.array(found)
+
+
+def _top(scores: np.ndarray) -> np.ndarray:
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.asarray((weights / weights.sum(-1, keepdims=True)).max(-1))
+
+
+def test_a_group_that_does_not_divide_the_heads_is_explained() -> None:
+    track = problem.load("flash_attention").track("float16", "gqa")
+    spec = dataclasses.replace(track.tests[0], parameters={**track.tests[0].parameters, "group": 3})
+    with pytest.raises(ProblemError, match="batch_heads 4 is no multiple of batch 2 times group 3"):
+        cases.build_one(track, cases.load_reference(track), spec, 1)
 
 
 def test_sequences_share_their_prefix() -> None:

@@ -11,10 +11,11 @@ import pytest
 from harness import cases, check
 from harness.check import ErrorLimits, compare, limits_for
 from harness.devices.base import Argument
+from harness.errors import ProblemError
 from harness.results import ErrorStats, Finding
 from harness.verdict import FindingKind
 
-ROWS = ErrorLimits("rows", check.FLOORS)
+ROWS = ErrorLimits("rows", check.FLOORS["float32"])
 ELEMENTS = ErrorLimits("elements", (1.0, 0.0, 0.0))
 
 
@@ -58,7 +59,7 @@ def _set(index: Any, value: float) -> Callable[[np.ndarray], None]:
 def test_the_right_answer_is_accepted() -> None:
     stats, findings = _judge(_expected())
     assert not findings and stats.ratio < 0.1 and stats.nan_count == 0
-    assert stats.limits == check.FLOORS
+    assert stats.limits == check.FLOORS["float32"]
 
 
 def test_one_wrong_element_is_named() -> None:
@@ -223,8 +224,35 @@ def test_no_note_without_a_pattern() -> None:
 def test_limits_follow_honest_kernels() -> None:
     expected = np.sign(_expected(40, 64))
     honest = [(expected * (1 + error)).astype(np.float32) for error in (1e-6, -4e-5)]
-    kind, (la, lb, lc) = (limits := limits_for("rows", expected, honest)).kind, limits.abc
-    assert kind == "rows" and la == check.FLOORS[0]
+    kind, (la, lb, lc) = (limits := limits_for("rows", expected, honest, "float32")).kind, limits.abc
+    assert kind == "rows" and la == check.FLOORS["float32"][0]
     assert lb == pytest.approx(8e-5, rel=0.01) and lc == pytest.approx(6e-5, rel=0.01)
-    assert limits_for("rows", expected, []).abc == check.FLOORS
-    assert limits_for("elements", expected, honest) == ELEMENTS
+    assert limits_for("rows", expected, [], "float32").abc == check.FLOORS["float32"]
+    assert limits_for("elements", expected, [], "float32") == ELEMENTS
+
+
+@pytest.mark.parametrize("dtype", sorted(check.FLOORS))
+def test_every_dtype_has_floors_of_its_own(dtype: str) -> None:
+    expected = _expected()
+    assert limits_for("rows", expected, [], dtype).abc == check.FLOORS[dtype]
+    far = [(expected * (1 + 0.03)).astype(np.float32)]
+    assert limits_for("rows", expected, far, dtype).abc[2] == pytest.approx(0.045, rel=1e-3)
+
+
+def test_a_log_sum_exp_of_narrow_inputs_may_stray_ten_times_as_far() -> None:
+    expected = np.array([0.0, 80.0, -np.inf, -80.0])
+    narrow = limits_for("elements", expected, [], "bfloat16")
+    assert not _judge(expected, _set(1, 80 + 8e-4), limits=narrow)[1]
+    for change in (_set(1, 80 + 1e-3), _set(0, 1.2e-4), _set(2, -3e38), _set(2, np.nan), _set(3, np.inf)):
+        stats, (finding,) = _judge(expected, change, limits=narrow)
+        assert stats.ratio > 1 and finding.message.startswith("1 of 4 elements")
+    strayed = [np.array([5e-4, 80.0, -np.inf, -80.0], np.float32)]
+    assert limits_for("elements", expected, strayed, "bfloat16").abc[0] == pytest.approx(100, rel=1e-3)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_no_limit_follows_from_a_model_that_is_not_finite(value: float) -> None:
+    model = _expected().astype(np.float32)
+    model[0, 0, 0] = value
+    with pytest.raises(ProblemError, match="a model is not finite where the reference is"):
+        limits_for("rows", _expected(), [model], "float16")

@@ -13,20 +13,25 @@ from harness.cases import Case, Cost
 from harness.compile.build import compile_submission
 from harness.devices.base import Program, RunLimits
 from harness.devices.cpu import EmulatorDevice
-from harness.problem import CaseSpec
+from harness.problem import CaseSpec, Problem
 from harness.report.benchmark_table import benchmark_lines
+from tests import flakiness
 
 SOLUTIONS = Path(__file__).resolve().parents[1] / "solutions"
 IDS = ("flash_attention", "paged_decode", "split_k_merge")
 Inputs = dict[str, Any]
 
 
-def _count_flash(i: Inputs) -> Cost:
-    pairs = i["batch_heads"] * sum(row + 1 if i["causal"] else i["seq_len"] for row in range(i["seq_len"]))
-    return Cost(sum(i[name].nbytes for name in ("q", "k", "v", "q")), 4 * i["head_dim"] * pairs)
+def _count_flash(i: Inputs, lse: bool) -> Cost:
+    q, k = i["q"], i["k"]
+    heads, keys = q.size // (q.shape[-2] * q.shape[-1]), k.shape[-2]
+    seen = [min(keys, max(0, row + 1 + keys - q.shape[-2])) if i["causal"] else keys for row in range(q.shape[-2])]
+    queries = heads * sum(count > 0 for count in seen) * q.shape[-1] * q.itemsize
+    sums = 4 * heads * q.shape[-2] if lse else 0
+    return Cost(queries + 2 * k.nbytes + q.nbytes + sums, 4 * heads * i["head_dim"] * sum(seen))
 
 
-def _count_paged(i: Inputs) -> Cost:
+def _count_paged(i: Inputs, lse: bool) -> Cost:
     slots, entries, tokens, queries = set(), 0, 0, 0
     for row, length in zip(i["block_table"], i["context_lens"].tolist(), strict=True):
         for token in range(length):
@@ -34,28 +39,33 @@ def _count_paged(i: Inputs) -> Cost:
         entries += -(-length // i["page_size"])
         tokens += length
         queries += i["num_heads"] * (length > 0)
-    rows = 2 * len(slots) * i["num_kv_heads"] + queries + i["num_heads"] * i["num_seqs"]
-    return Cost(4 * (rows * i["head_dim"] + entries + i["num_seqs"]), 4 * i["num_heads"] * i["head_dim"] * tokens)
+    rows = (queries + i["num_heads"] * i["num_seqs"]) * i["q"].itemsize
+    rows += 2 * len(slots) * i["num_kv_heads"] * i["k_cache"].itemsize
+    factors = i["k_scale"].nbytes + i["v_scale"].nbytes if "k_scale" in i and tokens else 0
+    sums = 4 * i["num_heads"] * i["num_seqs"] if lse else 0
+    nbytes = rows * i["head_dim"] + factors + sums + 4 * (entries + i["num_seqs"])
+    return Cost(nbytes, 4 * i["num_heads"] * i["head_dim"] * tokens)
 
 
-def _count_merge(i: Inputs) -> Cost:
-    used = int(np.count_nonzero(i["l"]))
-    out = i["rows"] * i["head_dim"] * 4
-    return Cost(used * i["head_dim"] * 4 + i["m"].nbytes + 4 * used + out + 4 * i["rows"], 2 * used * i["head_dim"])
+def _count_merge(i: Inputs, lse: bool = False) -> Cost:
+    used, size = int(np.count_nonzero(i["l"])), i["partial_out"].itemsize
+    out = i["rows"] * i["head_dim"] * size
+    return Cost(used * i["head_dim"] * size + i["m"].nbytes + 4 * used + out + 4 * i["rows"], 2 * used * i["head_dim"])
 
 
 COUNTS = {"flash_attention": _count_flash, "paged_decode": _count_paged, "split_k_merge": _count_merge}
 
 
-@pytest.mark.parametrize("problem_id", IDS)
-def test_the_cost_is_what_a_count_over_the_inputs_gives(problem_id: str) -> None:
+@pytest.mark.parametrize("track", list(flakiness.tracks()), ids=flakiness.label)
+def test_the_cost_is_what_a_count_over_the_inputs_gives(track: Problem) -> None:
     """Whatever the seed, since the cost is told from a case's parameters alone."""
-    p = problem.load(problem_id)
-    reference = cases.load_reference(p)
-    for spec in p.tests:
-        for seed in range(2 if spec.name.startswith("chapter") else 8):
-            inputs = reference.make_inputs(dict(spec.parameters), np.random.default_rng(seed))
-            assert cases.cost(p, reference, spec) == COUNTS[problem_id](inputs), (spec.name, seed)
+    reference = cases.load_reference(track)
+    for spec in track.tests:
+        parameters = {**spec.parameters, "dtype": track.dtype, "variant": track.variant}
+        for seed in range(1 if spec.name.startswith("chapter") else 3):
+            inputs = reference.make_inputs(parameters, np.random.default_rng(seed))
+            found = cases.cost(track, reference, spec)
+            assert found == COUNTS[track.id](inputs, track.variant == "lse"), (spec.name, seed)
 
 
 def test_more_empty_rows_than_rows_and_all_splits_empty() -> None:

@@ -150,7 +150,7 @@ def compared(bench: Bench, kind: str, check_kind: str, plain: np.ndarray, expect
         bench.kernels.compare_elements(found, plain.shape, kind, bench.put(expected), *axes, poison=POISON)
     else:
         rms = bench.put(check.row_rms(expected))
-        limits = check.FLOORS[:2]
+        limits = check.FLOORS["float32"][:2]
         bench.kernels.compare_rows(found, plain.shape, kind, bench.put(expected), rms, *axes, limits, POISON)
     return bench.figures()
 
@@ -199,7 +199,7 @@ def test_a_tensor_that_is_zero_throughout(bench: Bench) -> None:
 def same(figures: Figures, plain: np.ndarray, expected: np.ndarray, kind: str, check_kind: str) -> None:
     """Figures are those of harness/check.py; sums of squares up to their order."""
     found = decode(plain, kind)
-    limits = check.ErrorLimits(check_kind, check.FLOORS if check_kind == "rows" else (1.0, 0.0, 0.0))
+    limits = check.ErrorLimits(check_kind, check.FLOORS["float32"] if check_kind == "rows" else (1.0, 0.0, 0.0))
     with np.errstate(invalid="ignore"):
         errors = check.measure(found, expected, limits)
     wanted = worst_of(errors, {}, found, expected)

@@ -5,7 +5,8 @@ problems/<id>/baselines.py is optional, and trusted like reference.py. It define
     LIBRARIES: dict[str, Callable[[Inputs, Any], Iterable[Candidate]]]
 
 by the name under which a library is imported ("torch", "flashinfer"). Such a function gets the case's inputs (tensors
-on the card, as torch has them, and Python numbers) and the module torch, and yields what is to be timed. It runs in a
+on the card, as torch has them, and Python numbers; "outputs": the names of what the case's track asks for) and the
+module torch, and yields what is to be timed. It runs in a
 process of its own library (harness/sandbox/baseline_child.py), so neither module may be imported at the file's top.
 Conversions and layouts belong into `Candidate.prepare`, which nobody times; so does what compiles on its first use.
 """

@@ -59,8 +59,9 @@ class BaselineService:
         bench = self._bench
         tensors = {name: bench.place(array) for name, array in _named(request, INPUT).items()}
         expected = {name: bench.place(array) for name, array in _named(request, EXPECTED).items()}
+        inputs = {**tensors, **request.fields["scalars"], "outputs": tuple(expected)}
         try:
-            for candidate in self._candidates({**tensors, **request.fields["scalars"]}):
+            for candidate in self._candidates(inputs):
                 if [candidate.name, candidate.dtype] in request.fields["skip"]:
                     continue
                 shown = {"name": candidate.name, "dtype": candidate.dtype, "note": candidate.note}

@@ -50,7 +50,7 @@ def solution(name: str, exponential: str) -> dict[str, Any]:
     assert isinstance(last, Finished)
     answer: dict[str, Any] = {"verdict": str(last.report.verdict), "cases": len(last.report.cases)}
     for letter, field, place in (("A", "row_max", 0), ("B", "row_norm", 1), ("C", "total_norm", 2)):
-        floor = check.FLOORS[place]
+        floor = check.FLOORS["float32"][place]
         worst = max(
             ((getattr(e, field) / floor, getattr(e, field) / e.limits[place], case.name)
              for case in last.report.cases for e in case.errors if e.limits[1]),
@@ -66,7 +66,7 @@ def sdpa(dtype: str, backend: str) -> dict[str, Any]:
     attention: Any = import_module("torch.nn.attention")
     kind = getattr(torch, dtype)
     answer: dict[str, Any] = {}
-    limits = check.ErrorLimits("rows", check.FLOORS)
+    limits = check.ErrorLimits("rows", check.FLOORS["float32"])
     for data in _KINDS:
         worst, where = [0.0] * 3, [""] * 3
         for seq_len, head_dim in _SHAPES:
