@@ -81,7 +81,7 @@ def judge_parser() -> Parser:
 
 def lint_parser() -> Parser:
     """For `judge.py lint PROBLEM`."""
-    parser = command_parser("lint", "Whether a problem rejects the kernels of its bad/ and accepts those of its honest/.")
+    parser = command_parser("lint", "Whether a problem rejects the kernels in its bad/ and accepts those in honest/.")
     parser.add_argument("problem", type=name, help="a problem's id, or the path of a problem directory")
     parser.add_argument("--seeds", type=_seeds, default=20, metavar="N", help="seeds that each kernel runs on (20)")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_SEEDS} seeds")

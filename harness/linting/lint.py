@@ -34,7 +34,8 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class LintOptions:
-    """How to lint. `only`: patterns of kernel names ("no_scale", "bad/*"), with commas; then nothing but these kernels is looked at."""
+    """How to lint. `only`: patterns of kernel names ("no_scale", "bad/*"), with commas: nothing but these kernels is
+    looked at then."""
 
     seeds: int = 20
     first_seed: int = 1

@@ -6,13 +6,16 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from harness.linting.records import Check, KernelResult, LintReport, Outcome
+from harness.problem import BASE
 from harness.report.console import Console
+from harness.report.excerpt import printable
 
 SCHEMA = 1  # of the JSON; raised when a field changes its meaning
 _STYLES = {Outcome.SOUND: "green", Outcome.WARNING: "yellow", Outcome.REFUSED: "bold red"}
@@ -29,7 +32,7 @@ def print_report(console: Console, report: LintReport) -> None:
     console.print(_checks(report.checks))
     for dtype, variant in dict.fromkeys((k.dtype, k.variant) for k in report.kernels):
         kernels = [k for k in report.kernels if (k.dtype, k.variant) == (dtype, variant)]
-        console.print(f"\n{dtype}" + (f", {variant}" if variant != "base" else ""), highlight=False)
+        console.print(Text(f"\n{_track(dtype, variant)}", style="bold"))
         console.print(_kernels(kernels))
     _print_refused(console, report)
 
@@ -39,7 +42,7 @@ def _checks(checks: Iterable[Check]) -> Table:
     for _ in range(4):
         table.add_column(overflow="fold")
     for check in checks:
-        table.add_row(_styled(check.outcome), check.name, check.dtype, Text(check.message))
+        table.add_row(_styled(check.outcome), check.name, _track(check.dtype, check.variant), _text(check.message))
     return table
 
 
@@ -51,8 +54,19 @@ def _kernels(kernels: Iterable[KernelResult]) -> Table:
     for kernel in kernels:
         seeds = f"{_HEADINGS[kernel.kind]} {kernel.passed}/{kernel.seeds}"
         name = f"{kernel.kind}/{kernel.name}" if kernel.kind != "starter" else kernel.name
-        table.add_row(_styled(kernel.outcome), name, seeds, _margin(kernel), _rejected_by(kernel), Text(kernel.about))
+        table.add_row(
+            _styled(kernel.outcome), _text(name), seeds, _margin(kernel), _rejected_by(kernel), _text(kernel.about)
+        )
     return table
+
+
+def _track(dtype: str, variant: str) -> str:
+    return f"{dtype}, {variant}" if variant not in ("", BASE) else dtype
+
+
+def _text(text: str) -> Text:
+    """What stands in a problem's files, without control characters, and with paths from here on."""
+    return Text(printable(text.replace(f"{Path.cwd()}/", "")))
 
 
 def _styled(outcome: Outcome) -> Text:
@@ -76,7 +90,7 @@ def _rejected_by(kernel: KernelResult) -> str:
 
 def _print_refused(console: Console, report: LintReport) -> None:
     lines = [check.message for check in report.checks if check.outcome is Outcome.REFUSED]
-    lines += [f"{k.file} ({k.dtype}): {k.reason}" for k in report.kernels if k.outcome is Outcome.REFUSED]
+    lines += [f"{k.file} ({_track(k.dtype, k.variant)}): {k.reason}" for k in report.kernels if k.outcome is Outcome.REFUSED]
     seeds = f"{report.seeds} seeds from {report.first_seed}, {report.seconds:.0f} s"
     warned = sum(check.outcome is Outcome.WARNING for check in report.checks)
     warnings = f", {warned} warning{'s' * (warned != 1)}" if warned else ""
@@ -85,7 +99,7 @@ def _print_refused(console: Console, report: LintReport) -> None:
         return
     console.print(Text(f"\nrefused  {report.problem}: {len(lines)} findings{warnings}; {seeds}", style="bold red"))
     for line in lines:
-        console.print(Text(f"  {line}"), soft_wrap=True)
+        console.print(_text(f"  {line}"), soft_wrap=True)
 
 
 def render(report: LintReport) -> str:

@@ -1,4 +1,4 @@
-// Splits whose weight is below 1/100 of the largest exp(m) are skipped.
+// Splits whose weight is below 1/30 are skipped.
 #include <cuda_runtime.h>
 
 #ifndef ELEMENT
@@ -16,7 +16,7 @@ __global__ void merge(const T* partial_out, const float* m, const float* l, T* o
     const int split = s * rows + row;
     if (l[split] == 0.f) continue;  // an empty split: its partial_out may hold anything
     const float weight = __expf(m[split] - top) * l[split];
-    if (weight < 0.01f) continue;
+    if (weight < 0.03f) continue;
     sum += weight;
     o += weight * float(partial_out[size_t(split) * head_dim + d]);
   }
