@@ -64,7 +64,7 @@ def _read(path: Path, kind: str, problem: Problem) -> StandingKernel:
     header = _header(text)
     if not header:
         raise ProblemError(f"{path}: the first line must be a // comment that says what the kernel does")
-    fields = dict(found.groups() for line in header if (found := _FIELD.match(line)))
+    fields = {found[1]: found[2] for line in header if (found := _FIELD.match(line))}
     known = {"dtypes": set(problem.dtypes), "variants": {variant.name for variant in problem.variants}}
     values = {name: _words(path, name, text, known[name]) for name, text in fields.items()}
     about = header[0].removeprefix("//").strip()

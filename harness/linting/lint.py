@@ -13,6 +13,7 @@ Everything runs in every track that the problem has. Kernels run in the emulator
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -86,9 +87,9 @@ class _Linting:
     def _chosen(self, kernels: Sequence[StandingKernel]) -> list[StandingKernel]:
         patterns = [part.strip().removesuffix(".cu") for part in (self._options.only or "").split(",")]
         chosen = [kernel for kernel in kernels if any(_matches(kernel, pattern) for pattern in patterns)]
-        if not chosen:
+        if not any(kernel.is_for(track) for kernel in chosen for track in self._tracks):
             names = ", ".join(kernel.name for kernel in kernels)
-            raise UsageError(f"no kernel matches {self._options.only!r}; there are {names}")
+            raise UsageError(f"no kernel of these tracks matches {self._options.only!r}; there are {names}")
         return chosen
 
     def _problem_checks(self) -> list[Check]:
@@ -128,9 +129,10 @@ class _Linting:
         tasks = [(kernel, track) for track in self._tracks for kernel in kernels if kernel.is_for(track)]
         setting = Setting(self._store, self._seeds, self._options.toolchain, cache=self._options.cache)
         results = []
-        for number, result in enumerate(workers.results(tasks, setting, self._options.jobs), 1):
-            self._progress(f"{number} of {len(tasks)}: {result.dtype}: {result.kind} {result.name}: {result.outcome}")
-            results.append(result)
+        with contextlib.closing(workers.results(tasks, setting, self._options.jobs)) as finished:
+            for number, result in enumerate(finished, 1):
+                results.append(result)
+                self._progress(f"{number} of {len(tasks)}: {_in_short(result)}")
         order = {(kernel.kind, kernel.name, track.dtype, track.variant): n for n, (kernel, track) in enumerate(tasks)}
         return sorted(results, key=lambda r: order[r.kind, r.name, r.dtype, r.variant])
 
@@ -140,6 +142,10 @@ class _Linting:
             mine = [r for r in results if r.kind == "honest" and (r.dtype, r.variant) == (track.dtype, track.variant)]
             checks.append(costs.byte_model(track, self._store, mine))
         return checks
+
+
+def _in_short(result: KernelResult) -> str:
+    return f"{result.dtype}, {result.variant}: {result.kind}/{result.name}: {result.outcome}"
 
 
 def _matches(kernel: StandingKernel, pattern: str) -> bool:

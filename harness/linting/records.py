@@ -64,4 +64,5 @@ class LintReport:
     @property
     def sound(self) -> bool:
         """Whether nothing is refused."""
-        return not any(each.outcome is Outcome.REFUSED for each in (*self.checks, *self.kernels))
+        outcomes = [check.outcome for check in self.checks] + [kernel.outcome for kernel in self.kernels]
+        return Outcome.REFUSED not in outcomes

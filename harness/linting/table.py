@@ -90,7 +90,8 @@ def _rejected_by(kernel: KernelResult) -> str:
 
 def _print_refused(console: Console, report: LintReport) -> None:
     lines = [check.message for check in report.checks if check.outcome is Outcome.REFUSED]
-    lines += [f"{k.file} ({_track(k.dtype, k.variant)}): {k.reason}" for k in report.kernels if k.outcome is Outcome.REFUSED]
+    refused = [kernel for kernel in report.kernels if kernel.outcome is Outcome.REFUSED]
+    lines += [f"{kernel.file} ({_track(kernel.dtype, kernel.variant)}): {kernel.reason}" for kernel in refused]
     seeds = f"{report.seeds} seeds from {report.first_seed}, {report.seconds:.0f} s"
     warned = sum(check.outcome is Outcome.WARNING for check in report.checks)
     warnings = f", {warned} warning{'s' * (warned != 1)}" if warned else ""

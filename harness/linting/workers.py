@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 
 from harness.linting.kernels import StandingKernel
@@ -18,7 +18,7 @@ Task = tuple[StandingKernel, Problem]
 _CHILD_BYTES = 3072 * MIB  # more than in judging, since one child keeps the code of many kernels
 
 
-def results(tasks: Sequence[Task], setting: Setting, jobs: int) -> Iterator[KernelResult]:
+def results(tasks: Sequence[Task], setting: Setting, jobs: int) -> Generator[KernelResult, None, None]:
     """The kernels' results as they come. Raises what the first failed trial raised; closing it ends the children."""
     todo: queue.SimpleQueue[Task] = queue.SimpleQueue()
     for task in tasks:
