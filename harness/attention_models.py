@@ -11,6 +11,7 @@ i sees keys up to i + keys - rows. Answers: out [heads, rows, head_dim] and its 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,7 +48,7 @@ class Task:
     @property
     def shift(self) -> int:
         """The last key that row 0 sees."""
-        return self.k.shape[1] - self.q.shape[1]
+        return int(self.k.shape[1] - self.q.shape[1])
 
     @property
     def factor(self) -> np.ndarray:
@@ -64,12 +65,11 @@ class Task:
 
     def in_float32(self) -> Task:
         """The same with keys and values for every head, all as float32."""
-        widened = {name: stored.widened(getattr(self, name)) for name in "qkv"}
+        q, k, v = (stored.widened(array) for array in (self.q, self.k, self.v))
         if self.group > 1:
-            widened |= {name: np.repeat(widened[name], self.group, 0) for name in "kv"}
-        scales = {name: getattr(self, name) for name in ("k_scale", "v_scale")}
-        scales = {name: None if scale is None else np.repeat(scale, self.group) for name, scale in scales.items()}
-        return replace(self, **widened, **scales)
+            k, v = (np.repeat(array, self.group, 0) for array in (k, v))
+        scales = [None if each is None else np.repeat(each, self.group) for each in (self.k_scale, self.v_scale)]
+        return replace(self, q=q, k=k, v=v, k_scale=scales[0], v_scale=scales[1])
 
 
 Model = Callable[[Task], Answer]
@@ -79,18 +79,17 @@ def models(task: Task) -> Iterator[Answer]:
     """Answers of several honest kernels; only two where the case is large."""
     out_type = task.q.dtype
     narrow = out_type.itemsize < 4
-    half = replace(task, weight=out_type) if narrow else task
-    for model in (partial(online, tile=64), partial(split, parts=8)):
-        answers = [model(half.head(i).in_float32()) for i in range(len(task.q))]
-        yield _rounded((np.concatenate(parts) for parts in zip(*answers, strict=True)), out_type)
+    usual = replace(task, weight=out_type) if narrow else task
+    for model in _EVERY_SIZE:
+        outs, sums = zip(*(model(usual.head(i).in_float32()) for i in range(len(task.q))), strict=True)
+        yield _rounded((np.concatenate(outs), np.concatenate(sums)), out_type)
     if task.q.size * task.k.shape[1] <= _SMALL:
-        for model in _NARROW if narrow else _FLOAT32:
-            yield _rounded(model(task.in_float32()), out_type)
-        for model in _NARROW if narrow else ():
-            yield _rounded(model(half.in_float32()), out_type)
+        tasks = (task, usual) if narrow else (task,)
+        for one, model in itertools.product(tasks, _NARROW if narrow else _FLOAT32):
+            yield _rounded(model(one.in_float32()), out_type)
 
 
-def _rounded(answer: Iterator[np.ndarray] | Answer, kind: np.dtype[Any]) -> Answer:
+def _rounded(answer: Answer, kind: np.dtype[Any]) -> Answer:
     out, lse = answer
     return stored.widened(stored.rounded(out, kind)), lse
 
@@ -161,6 +160,7 @@ def sequential(task: Task, base2: bool = False, backwards: bool = False) -> Answ
     return _finished(task, o, total, m * _LN_2 if base2 else m)
 
 
+_EVERY_SIZE: tuple[Model, ...] = (partial(online, tile=64), partial(split, parts=8))
 _FLOAT32: tuple[Model, ...] = (
     partial(online, tile=16, exp=fast_exp),
     sequential,

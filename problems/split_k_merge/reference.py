@@ -86,27 +86,36 @@ def honest(inputs: dict[str, Any]) -> Iterator[dict[str, np.ndarray]]:
     to their type, as tensor cores need them."""
     kind = inputs["partial_out"].dtype
     parts = [stored.widened(part) for part in inputs["partial_out"]]
-    weight_types = dict.fromkeys((stored.FLOAT32, kind))
-    models = [_two_passes(inputs, parts, np.exp, weight) for weight in weight_types]
-    models += [_two_passes(inputs, parts, lambda x: np.exp2(x * _LOG2_E)), _online(inputs, parts)]
+    models = [_two_passes(inputs, parts, np.exp), _two_passes(inputs, parts, _exp_of_base_2), _online(inputs, parts)]
+    if kind != stored.FLOAT32:
+        models += [_two_passes(inputs, parts, np.exp, kind, divided) for divided in (True, False)]
     for model in models:
         yield {**model, "out": stored.widened(stored.rounded(model["out"], kind))}
 
 
+def _exp_of_base_2(x: np.ndarray) -> np.ndarray:
+    return np.asarray(np.exp2(x * _LOG2_E))
+
+
 def _two_passes(
-    inputs: dict[str, Any], parts: list[np.ndarray], exp: Any, kind: np.dtype[Any] = stored.FLOAT32
-) -> dict[str, np.ndarray]:
-    """The maximum first; then the weights, already divided by their sum; then the weighted sum."""
+    inputs: dict[str, Any], parts: list[np.ndarray], exp: Any, kind: np.dtype[Any] = stored.FLOAT32,
+    divided: bool = True,
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """The maximum first; then the weights of type `kind`, already `divided` by their sum, or else by the largest; then
+    the weighted sum."""
     m, sums, rows = inputs["m"], inputs["l"], inputs["rows"]
     top = m.max(axis=0)
     weights = np.where(sums > 0, exp(m - np.where(np.isfinite(top), top, np.float32(0))) * sums, np.float32(0))
     total = np.zeros(rows, np.float32)
     for weight in weights:
         total += weight
-    weights = stored.widened(stored.rounded(weights / np.where(total > 0, total, np.float32(1)), kind))
+    divisor = np.where(total > 0, total if divided else weights.max(axis=0), np.float32(1))
+    weights = stored.widened(stored.rounded(weights / divisor, kind))
     out = np.zeros((rows, inputs["head_dim"]), np.float32)
     for weight, part in zip(weights, parts, strict=True):
         out += np.where(weight[:, None] > 0, weight[:, None] * part, np.float32(0))
+    if not divided:
+        out *= (divisor / np.where(total > 0, total, np.float32(1)))[:, None]
     return {"out": out, "lse": _lse(top, total)}
 
 
