@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+NEAR = 1.25  # error over limit: a bad kernel that comes nearer than this on every case is worth a look
+
 
 class Outcome(StrEnum):
     """What a check says; only `REFUSED` makes a problem unsound."""

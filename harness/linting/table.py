@@ -12,7 +12,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from harness.linting.records import Check, KernelResult, LintReport, Outcome
+from harness.linting.records import NEAR, Check, KernelResult, LintReport, Outcome
 from harness.problem import BASE
 from harness.report.console import Console
 from harness.report.excerpt import printable
@@ -22,7 +22,6 @@ _STYLES = {Outcome.SOUND: "green", Outcome.WARNING: "yellow", Outcome.REFUSED: "
 _HEADINGS = {"bad": "rejected", "honest": "accepted", "starter": "rejected"}
 _SHOWN_CASES = 3
 _WIDTH = 200  # where there is no terminal whose width lines would have to fit
-_NEAR = 1.25  # error over limit: a cheat that comes nearer is worth a look
 
 
 def print_report(console: Console, report: LintReport) -> None:
@@ -77,7 +76,7 @@ def _margin(kernel: KernelResult) -> str:
     """Error over limit: the weakest rejection, or the worst of what was accepted."""
     if kernel.margin is None:
         return "-"
-    near = " (near)" if kernel.kind == "bad" and kernel.margin < _NEAR else ""
+    near = " (near)" if kernel.kind == "bad" and kernel.margin < NEAR else ""
     return f"{kernel.margin:.3g}{near}"
 
 

@@ -1,7 +1,8 @@
 """One standing kernel in one track, run on all seeds in the emulator and judged as a submission is.
 
-A bad kernel must be rejected on every seed; one case that rejects it is enough, so that a seed ends there, and the next
-seed begins with the cases that rejected before. An honest kernel must be accepted on every case of every seed.
+A bad kernel must be rejected on every seed; one case that rejects it is enough, so that a seed ends there (unless it was
+a near thing: then others are tried), and the next seed begins with the cases that rejected before. An honest kernel must
+be accepted on every case of every seed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from harness.devices.base import Program, RunLimits
 from harness.errors import JudgeError, SubmissionError
 from harness.linting.case_store import CaseStore
 from harness.linting.kernels import StandingKernel
-from harness.linting.records import KernelResult, Outcome
+from harness.linting.records import NEAR, KernelResult, Outcome
 from harness.linting.tracks import declaration
 from harness.problem import Problem
 from harness.results import CaseResult, ErrorStats
@@ -115,18 +116,25 @@ class _Trial:
         return self._record(f"it cannot be run: {error.verdict}: {said}")
 
     def _reject(self, seed: int) -> CaseResult | None:
-        """The result that rejects the kernel on this seed; None where every case accepts it."""
-        for spec in list(self._order):
+        """The result that rejects the kernel on this seed, the clearest where all come near; None where every case
+        accepts it."""
+        nearest: tuple[float, CaseSpec, CaseResult] | None = None
+        for spec in self._order:
             if self._setting.stopped():
                 raise Stopped
             result = self._run(spec, seed)
-            if result.verdict is not Verdict.ACCEPTED:
-                self._order.remove(spec)
-                self._order.insert(0, spec)
-                return result
-            if self._kernel.kind == "honest":
-                self._tally.margins.append(_ratio(result))
-        return None
+            ratio = _ratio(result)
+            if result.verdict is Verdict.ACCEPTED:
+                self._tally.margins += [ratio] if self._kernel.kind == "honest" else []
+            elif nearest is None or ratio > nearest[0]:
+                nearest = ratio, spec, result
+            if nearest and (nearest[0] >= NEAR or self._kernel.kind == "honest"):
+                break
+        if nearest is None:
+            return None
+        self._order.remove(nearest[1])
+        self._order.insert(0, nearest[1])
+        return nearest[2]
 
     def _run(self, spec: CaseSpec, seed: int) -> CaseResult:
         case, limits = self._setting.store.get(self._track, spec, seed), self._limits()
