@@ -1,8 +1,8 @@
 """One standing kernel in one track, run on all seeds in the emulator and judged as a submission is.
 
-A bad kernel must be rejected on every seed; one case that rejects it is enough, so that a seed ends there (unless it was
-a near thing: then others are tried), and the next seed begins with the cases that rejected before. An honest kernel must
-be accepted on every case of every seed.
+A bad kernel must be rejected on every seed. One case that rejects it is enough, so that a seed ends there (unless it
+was a near thing: then others are tried), and the next seed begins with the cases that rejected before. An honest kernel
+must be accepted on every case of every seed.
 """
 
 from __future__ import annotations
