@@ -62,7 +62,7 @@ class OnCard:
         return RunProcess(self._devices, {"gpu": gpu_limits()})
 
     def _baselines(self) -> Baselines:
-        return Baselines(self._problem, self._problem.dtype, self._opened.name, _BASELINE_SECONDS)
+        return Baselines(self._problem, self._opened.name, _BASELINE_SECONDS)
 
 
 def _beside(result: CaseResult, case: Case, others: Baselines | None) -> CaseResult:

@@ -3,6 +3,8 @@
 The text is read, not compiled: comments go, macros without arguments are replaced, names of types are followed through
 `using` and `typedef`. What is written in a way that this does not see through (a list of parameters that a macro with
 arguments makes, for example) can still be judged when the track is named.
+
+The text may be hostile: nothing here takes longer than its length allows, which is what all the limits are for.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from harness.signature import Parameter, Tensor
 Types = tuple[str, ...]  # of the parameters in order, as "float*" and "int"
 
 _SPACE = re.compile(r"\\[ \t]*\n|//[^\n]*|/\*.*?(?:\*/|\Z)", re.S)
-_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]+)$", re.M)
-_USING = re.compile(r"\busing\s+(\w+)\s*=\s*([^;{}()]+);")
-_TYPEDEF = re.compile(r"\btypedef\s+([^;{}()]+?)\b(\w+)\s*;")
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]{1,2000})$", re.M)
+_USING = re.compile(r"\busing\s+(\w+)\s*=\s*([^;{}()]{1,200});")
+_TYPEDEF = re.compile(r"\btypedef\s+([^;{}()]{1,200}?)\b(\w{1,200})\s*;")
 _SOLVE = re.compile(r"\bsolve\s*\(([^(){};]*)\)\s*(?:noexcept\s*)?(\{|;)")
 _TOKEN = re.compile(r"\w+|[*&]|\[\s*\w*\s*\]")
 _QUALIFIERS = frozenset({"const", "volatile", "__restrict__", "__restrict", "restrict", "struct", "typename", "std",
@@ -31,6 +33,8 @@ _SAME = {  # other names of the types that signatures have
 _TYPES = frozenset({"void", "bool", "char", "short", "int", "long", "unsigned", "float", "double", "size_t", "__half",
                     "__nv_bfloat16", "__nv_fp8_e4m3", "__nv_fp8_e5m2"})  # fmt: skip
 _DEEPEST = 8  # names that stand for names
+_LONGEST = 1 << 14  # characters of a list of parameters
+_MOST = 64  # parameters
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def parameter_types(text: str) -> Types | None:
     chosen = [body for body, end in lists if end == "{"] or [body for body, _ in lists]
     if not chosen:
         return None
-    parameters = [each for each in _replaced(chosen[-1], names).split(",") if each.strip()]
+    parameters = [each for each in _replaced(chosen[-1], names).split(",") if each.strip()][:_MOST]
     return () if [each.strip() for each in parameters] == ["void"] else tuple(_type(each, names) for each in parameters)
 
 
@@ -112,6 +116,7 @@ def _names(text: str) -> Iterator[tuple[str, str]]:
 def _replaced(text: str, names: Mapping[str, str]) -> str:
     """With every name replaced that stands for something else, and again in what came of that."""
     for _ in range(_DEEPEST):
+        text = text[:_LONGEST]
         after = re.sub(r"\w+", lambda found: names.get(found[0], found[0]), text)
         if after == text:
             break

@@ -57,11 +57,19 @@ class Drawn:
         worst = max(check.measure(found[name], self.expected[name], limits[name]).ratio for name in limits)
         return worst if worst == worst else np.inf
 
-    def run(self, how: Arithmetic) -> float:
-        """The same of a kernel of tests/arithmetic.py."""
+    def total(self, out: np.ndarray) -> float:
+        """Figure C of `out` over its limit."""
+        return check.measure(out, self.expected["out"], self.limits["out"]).total / self.limits["out"].abc[2]
+
+    def outputs(self, how: Arithmetic) -> Outputs:
+        """What a kernel of tests/arithmetic.py answers."""
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            return self.ratio(arithmetic.KERNELS[self.track.id](self.inputs, how, self.track.dtype))
+            return arithmetic.KERNELS[self.track.id](self.inputs, how, self.track.dtype)
+
+    def run(self, how: Arithmetic) -> float:
+        """The worst figure over its limit of such a kernel."""
+        return self.ratio(self.outputs(how))
 
     @property
     def large(self) -> bool:

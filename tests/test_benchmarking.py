@@ -10,6 +10,8 @@ import pytest
 
 from harness import cases, problem
 from harness.benchmarking import Benchmarking, Card
+from harness.cases import Case
+from harness.check import ErrorLimits
 from harness.devices.base import Program, RunLimits
 from harness.devices.bench import Compared, Round, Setting, Window
 from harness.measure import ceilings
@@ -56,8 +58,11 @@ class Process:
         return wire.sampled_frame(Round(() if self.findings else windows, self.findings))
 
     def _compare(self, request: Frame) -> Frame:
-        found = [Compared(plan, name, self.figures) for name in CASE.expected for plan in range(self.plans)]
+        found = [Compared(plan, name, self.of(name)) for name in CASE.expected for plan in range(self.plans)]
         return wire.compared_frame(found)
+
+    def of(self, output: str) -> Figures:
+        return self.figures
 
     def _fetch(self, request: Frame) -> Frame:
         return Frame("fetched", {}, {name: np.zeros(a.shape, np.float32) for name, a in CASE.expected.items()})
@@ -66,14 +71,14 @@ class Process:
         return Frame("closed")
 
 
-def measured(processes: Sequence[Process]) -> CaseResult:
+def measured(processes: Sequence[Process], case: Case = CASE) -> CaseResult:
     from harness import cards
 
     card = Card(ceilings.datasheet(cards.get("H200")), 50 << 20)
     bench = Benchmarking(
         PROBLEM, REFERENCE, Program("a.cu", ""), processes, card, b"", RunLimits(), 7  # type: ignore[arg-type]
     )  # fmt: skip
-    return bench.measure(CASE)
+    return bench.measure(case)
 
 
 def test_three_processes_give_a_time_and_a_score() -> None:
@@ -108,6 +113,21 @@ def test_one_process_that_strays_is_a_wrong_answer(figures: Figures) -> None:
     result = measured([Process(1e-3), Process(1e-3), Process(1e-3, figures)])
     assert result.verdict is Verdict.WRONG_ANSWER and result.benchmark is None
     assert "A timed launch, whose inputs were drawn afresh" in result.findings[0].message
+
+
+class SumsStray(Process):
+    def of(self, output: str) -> Figures:
+        return self.figures if output == "lse" else RIGHT
+
+
+@pytest.mark.parametrize(("factor", "strayed", "verdict"), [
+    (1.0, 0.9, Verdict.ACCEPTED), (1.0, 1.1, Verdict.WRONG_ANSWER), (10.0, 9.0, Verdict.ACCEPTED),
+    (10.0, 11.0, Verdict.WRONG_ANSWER), (10.0, float("nan"), Verdict.WRONG_ANSWER),
+])  # fmt: skip
+def test_a_log_sum_exp_is_held_to_the_factor_of_its_dtype(factor: float, strayed: float, verdict: Verdict) -> None:
+    case = replace(CASE, limits={**CASE.limits, "lse": ErrorLimits("elements", (factor, 0.0, 0.0))})
+    figures = replace(RIGHT, worst_max=strayed, worst_norm=0.0, square_sum=0.0, ratio=strayed)
+    assert measured([SumsStray(1e-3, figures), Process(1e-3), Process(1e-3)], case).verdict is verdict
 
 
 def test_a_time_under_the_floor_is_refused() -> None:

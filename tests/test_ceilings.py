@@ -207,7 +207,7 @@ def with_rates(**rates: float) -> Ceilings:
     ("float16", {"fma": 60.0, "f16": 780.0, "bf16": 790.0}, 780, 790),
     ("bfloat16", {"fma": 60.0, "f16": 790.0, "bf16": 780.0, "e4m3": 1500.0}, 780, 790),
     ("bfloat16", {"fma": 8.0, "f16": 65.0}, 8, 65),
-    ("float8_e4m3", {"fma": 60.0, "f16": 780.0, "e4m3": 1500.0}, 1500, 1500),
+    ("float8_e4m3", {"fma": 60.0, "f16": 790.0, "bf16": 780.0, "e4m3": 1500.0}, 780, 790),
     ("float8_e4m3", {"fma": 60.0, "f16": 780.0}, 60, 780),
 ])  # fmt: skip
 def test_rates_by_type(dtype: str, rates: dict[str, float], rate: float, fastest: float) -> None:

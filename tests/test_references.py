@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import cases, check, problem
+from harness import cases, check, problem, stored
 from tests import arithmetic, flakiness, flash_kernels, merge_kernels, paged_kernels
 
 KERNELS = {"flash_attention": flash_kernels, "paged_decode": paged_kernels, "split_k_merge": merge_kernels}
@@ -119,6 +119,25 @@ def test_computing_in_too_narrow_a_type_is_refused(drawn: list[flakiness.Drawn])
     sharpest_first = sorted(drawn, key=lambda case: "long_sums" not in case.name)
     for name, how in found.items():
         assert any(case.run(how) > 1.2 for case in sharpest_first), name
+
+
+def test_lost_precision_shows_in_the_whole_tensor_too(drawn: list[flakiness.Drawn]) -> None:
+    """Figure C alone refuses sums of outputs in the type of the inputs; honest models keep to two thirds of it."""
+    track = drawn[0].track
+    cheat = next(how for name, how in arithmetic.cheats(track.id, track.dtype).items() if "sums of outputs" in name)
+    ratios = []
+    for case in drawn:
+        figures = [case.total(model["out"]) for model in case.honest]
+        ratios.append(case.total(case.outputs(cheat)["out"]))
+        assert max(figures, default=0) < 1, case.name
+    assert max(ratios) > 1.2
+
+
+def test_honest_models_answer_in_the_type_of_the_outputs(drawn: list[flakiness.Drawn]) -> None:
+    kind = stored.element(drawn[0].track.dtype)
+    for case in drawn:
+        for model in case.honest:
+            np.testing.assert_array_equal(stored.widened(stored.rounded(model["out"], kind)), model["out"])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3"])

@@ -168,7 +168,7 @@ def test_json_has_the_documented_fields_and_is_strict() -> None:
     raw = json_report.render(_report(FINE, replace(RACE, errors=(stats,))))
     report = json.loads(raw, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
     assert list(report) == [
-        "schema", "problem", "submission", "device", "dtype", "seed", "schedule", "verdict", "score", "tier",
+        "schema", "problem", "submission", "device", "dtype", "variant", "seed", "schedule", "verdict", "score", "tier",
         "score_note", "modelled", "ceilings", "cases",
         "findings", "compile", "resources", "resources_note", "seconds",
     ]  # fmt: skip

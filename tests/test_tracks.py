@@ -106,6 +106,22 @@ def test_what_the_text_does_not_show() -> None:
     assert parameter_types("#define T T\n#define U V\n#define V U\nvoid solve(T* x, U n) {") is not None  # no endless loop
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "typedef int " * 20000,
+        "using a = b\n" * 20000,
+        "solve(" * 40000,
+        "/*" * 100000,
+        "\n".join(f"#define a{n} " + f"a{n + 1}, " * 300 for n in range(60)) + "\nvoid solve(a0) {",
+        "void solve(" + "int, " * 50000 + "int) {",
+    ],
+    ids=lambda text: text[:12],
+)
+def test_no_text_takes_long_to_read(text: str) -> None:
+    assert title(find(PROBLEM, text).problem) in {title(track) for track in PROBLEM.tracks()}
+
+
 def test_the_nearest_track_is_taken_and_the_others_are_named() -> None:
     """One parameter is missing: float16 with sums is nearest, and the list that the compiler shows is that."""
     match = find(PROBLEM, "void solve(const half* x, const half* cache, half* out, float* sum, int rows) {")

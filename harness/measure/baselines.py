@@ -65,10 +65,8 @@ class Baselines:
     holds the card in a child. Raises ProblemError where baselines.py is broken.
     """
 
-    def __init__(
-        self, problem: Problem, dtype: str = "float32", device: str = "", seconds: float = SECONDS, bench: str = BENCH
-    ):
-        self._dtype = dtype
+    def __init__(self, problem: Problem, device: str = "", seconds: float = SECONDS, bench: str = BENCH):
+        self._dtype = problem.dtype
         self._budget = _Budget(seconds)
         names = load_libraries(problem.directory)
         self._missing = [name for name in names if find_spec(name) is None]
@@ -113,13 +111,12 @@ class Baselines:
 def measure_baselines(
     problem: Problem,
     cases: Iterable[Case],
-    dtype: str = "float32",
     device: str = "",
     seconds: float = SECONDS,
     bench: str = BENCH,
 ) -> dict[str, tuple[Baseline, ...]]:
     """By the case's name: what installed libraries take. See `Baselines` for arguments and errors."""
-    with Baselines(problem, dtype, device, seconds, bench) as baselines:
+    with Baselines(problem, device, seconds, bench) as baselines:
         return {case.name: baselines.measure(case) for case in cases}
 
 

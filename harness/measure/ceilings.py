@@ -20,7 +20,7 @@ from harness.measure.records import Ceilings
 
 __all__ = ["datasheet", "fastest_rate_for", "known", "measure", "rate_for", "remember"]
 
-_UNITS = {"float16": "f16", "bfloat16": "bf16", "float8_e4m3": "e4m3"}
+_UNITS = {"float16": "f16", "bfloat16": "bf16", "float8_e4m3": "bf16"}
 _PRODUCTS = 3  # of matrix units for one product of float32
 _CHUNK, _RING = 16384, 6  # as in kernels/ceilings.cu
 _FMA_PER_ROUND = 16 * 16  # steps, multiply-adds of a thread in each
@@ -137,10 +137,11 @@ def datasheet(card: Card) -> Ceilings:
 
 
 def rate_for(ceilings: Ceilings, dtype: str) -> float:
-    """FLOP/s that a kernel for tensors of this type is measured against: "float32", "float16", "bfloat16",
-    "float8_e4m3".
+    """FLOP/s that a kernel of this dtype track is measured against: "float32", "float16", "bfloat16", "float8_e4m3".
 
-    16-bit and 8-bit types: the matrix units that take them, and the multiply-adds of a card without such units.
+    16-bit types: the matrix units that take them, and the multiply-adds of a card without such units. float8_e4m3:
+    those of bfloat16, since only the KV cache has eight bits; queries and weights have more, and either of them in
+    eight bits fails the check.
     float32: three products of tf32 reach its accuracy (x = big + small, small * small left out: Markidis et al.,
     "NVIDIA Tensor Core Programmability, Performance & Precision", 2018; CUTLASS calls it 3xTF32), where that is
     faster than multiply-adds. Raises JudgeError for another type.
@@ -158,7 +159,8 @@ def fastest_rate_for(ceilings: Ceilings, dtype: str) -> float:
 
     float32: two terms of float16 carry 22 bits, two of bfloat16 16, and a product of either takes three products of the
     matrix units; what has fewer products has an operand of 11 bits or less and fails the check. 16-bit types may also
-    be multiplied as one another (what is bfloat16 fits float16 after scaling), and 8-bit floats as either.
+    be multiplied as one another (what is bfloat16 fits float16 after scaling), and 8-bit floats as either. The units
+    for eight bits are no faster way: what has 8 bits of mantissa is two terms for them, at twice the rate.
     """
     half = max(ceilings.rates.get(unit, 0.0) for unit in ("f16", "bf16"))
     return max(rate_for(ceilings, dtype), half / _PRODUCTS if dtype == "float32" else half)

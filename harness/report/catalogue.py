@@ -17,10 +17,11 @@ from harness.report.excerpt import printable
 def print_problems(problems: Sequence[Problem]) -> None:
     """One line a problem."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("problem", "difficulty", "cases", "title"):
+    for heading in ("problem", "difficulty", "cases", "tracks", "title"):
         table.add_column(heading, overflow="fold")
     for problem in problems:
-        table.add_row(problem.id, problem.difficulty, str(len(problem.tests)), Text(printable(problem.title)))
+        counts = len(problem.tests), len(problem.dtypes) * len(problem.variants)
+        table.add_row(problem.id, problem.difficulty, *map(str, counts), Text(printable(problem.title)))
     Console().print(table)
 
 

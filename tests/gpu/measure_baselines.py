@@ -32,6 +32,8 @@ from harness.reference import load_reference
 
 _HEADER = f"{'case':<46} {'baseline':<34} {'dtype':<9} {'us':>10} {'GB/s':>8} {'TFLOP/s':>8} {'error':>8}  note"
 
+_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3": 1}
+
 
 @dataclass(frozen=True)
 class Row:
@@ -55,17 +57,17 @@ class Row:
         return f"{self.case:<46} {self.name:<34} {self.dtype:<9} {figures}  {self.note}"
 
 
-def row(case: Case, label: str, outcome: Outcome) -> Row:
-    """The figures of one outcome."""
+def row(case: Case, label: str, outcome: Outcome, dtype: str) -> Row:
+    """The figures of one outcome of a case in the track `dtype`."""
     baseline = outcome.baseline
-    width = 2 if baseline.dtype in ("bfloat16", "float16") else 4
+    width = _BYTES.get(baseline.dtype, _BYTES[dtype]) / _BYTES[dtype]
     seconds = baseline.seconds or float("inf")
     return Row(
         case=label,
         name=baseline.name,
         dtype=baseline.dtype,
         microseconds=round(1e6 * baseline.seconds, 2),
-        gigabytes_per_second=round(case.cost.bytes * width / 4 / seconds / 1e9, 1),
+        gigabytes_per_second=round(case.cost.bytes * width / seconds / 1e9, 1),
         teraflops=round(case.cost.flops / seconds / 1e12, 2),
         error=outcome.error,
         samples=outcome.samples,
@@ -81,13 +83,14 @@ def rows(chosen: Problem, specs: Sequence[CaseSpec], seed: int, seconds: float) 
     with Baselines(chosen, seconds=seconds) as baselines, Prefetch(built) as ahead:
         for case in ahead:
             for outcome in baselines.outcomes(case):
-                yield row(case, f"{chosen.id}/{case.name}", outcome)
+                yield row(case, f"{chosen.id}/{case.name}", outcome, chosen.dtype)
         print(", ".join(f"{name} {version}" for name, version in baselines.versions.items()), flush=True)
 
 
-def select(only: str, with_tests: bool) -> Iterator[tuple[Problem, list[CaseSpec]]]:
-    """Problems, each with the cases that the patterns (comma-separated) name."""
-    for each in problem.list_problems():
+def select(only: str, with_tests: bool, dtype: str, variant: str) -> Iterator[tuple[Problem, list[CaseSpec]]]:
+    """Problems that have the track, each with the cases that the patterns (comma-separated) name."""
+    tracks = [track for each in problem.list_problems() for track in each.tracks()]
+    for each in (track for track in tracks if (track.dtype, track.variant) == (dtype, variant)):
         specs = [*each.benchmarks, *(each.tests if with_tests else ())]
         patterns = only.split(",")
         named = [spec for spec in specs if any(fnmatch(f"{each.id}/{spec.name}", pattern) for pattern in patterns)]
@@ -101,13 +104,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="write the rows here as JSON")
     parser.add_argument("--only", default="*", help="patterns, as 'paged_decode/*,*/heads_32*'")
     parser.add_argument("--tests", action="store_true", help="the small test cases, too")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--variant", default="base")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=float, default=240.0, help="seconds for all")
     parsed = parser.parse_args(arguments)
     begun = time.monotonic()
     found: list[Row] = []
     print(_HEADER, flush=True)
-    for chosen, specs in select(parsed.only, parsed.tests):
+    for chosen, specs in select(parsed.only, parsed.tests, parsed.dtype, parsed.variant):
         try:
             for each in rows(chosen, specs, parsed.seed, parsed.limit - (time.monotonic() - begun)):
                 found.append(each)

@@ -76,7 +76,10 @@ def entry(report: dict[str, Any]) -> dict[str, Any]:
     if report["verdict"] != "accepted":
         return {"verdict": report["verdict"], "said": report.get("said", report.get("score_note", ""))}
     timed = {case["name"]: row(case) for case in report["cases"] if case["benchmark"]}
-    return {"score": round(report["score"], 2), "tier": report["tier"], "sm_clock_mhz": clocks(report), "cases": timed}
+    track = {name: report[name] for name in ("dtype", "variant")}
+    return track | {
+        "score": round(report["score"], 2), "tier": report["tier"], "sm_clock_mhz": clocks(report), "cases": timed,
+    }  # fmt: skip
 
 
 def card_of(report: dict[str, Any]) -> dict[str, Any]:
