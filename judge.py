@@ -40,7 +40,7 @@ _ROOT = Path(__file__).resolve().parent
 _EXIT_JUDGE_ERROR, _EXIT_UNSUPPORTED = 3, 4
 _RESOURCE_SECONDS = 120.0  # that --resources waits for the optimised compilation
 _PACKAGES = {"numpy", "yaml", "jinja2", "rich", "llvmlite", "ml_dtypes", "junitparser"}
-_COMMANDS = ("list", "show", "start", "doctor", "grade")
+_COMMANDS = ("list", "show", "start", "grade", "lint", "doctor")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -98,7 +98,9 @@ def _fail(message: str, code: int = commandline.EXIT_USAGE) -> int:
 def _dispatch(arguments: list[str]) -> int:
     from harness.errors import JudgeError, UsageError
 
-    commands = {"list": _list, "show": _show, "start": _start, "doctor": _doctor, "grade": _grade}
+    commands = {
+        "list": _list, "show": _show, "start": _start, "grade": _grade, "lint": _lint, "doctor": _doctor,
+    }  # fmt: skip
     try:
         if arguments and arguments[0] in commands:
             return commands[arguments[0]](arguments[1:])
@@ -274,6 +276,33 @@ def _start(arguments: list[str]) -> int:
     with streams.printing():
         print(f"wrote {target}; judge it with: python judge.py {shlex.join([parsed.problem, str(target)])}")
     return 0
+
+
+def _lint(arguments: list[str]) -> int:
+    parsed = commandline.lint_parser().parse(arguments)
+    from harness.linting import table
+    from harness.linting.lint import LintOptions, lint
+    from harness.report import destination
+    from harness.report.console import Console
+
+    problem = _load_problem(parsed.problem)
+    if parsed.json:
+        destination.check(Path(parsed.json), problem.directory / "problem.yaml", problem.directory, destination.JSON)
+    seeds = commandline.QUICK_SEEDS if parsed.quick else parsed.seeds
+    jobs = parsed.jobs or len(os.sched_getaffinity(0))
+    options = LintOptions(seeds, parsed.seed, jobs, parsed.dtype, parsed.variant, parsed.kernels, parsed.cache)
+    with streams.prints_to_stderr():
+        report = lint(problem, options, _tell)
+    if parsed.json:
+        _save(parsed.json, table.render(report))
+    with streams.printing():
+        table.print_report(Console(), report)
+    return 0 if report.sound else 1
+
+
+def _tell(line: str) -> None:
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def _doctor(arguments: list[str]) -> int:

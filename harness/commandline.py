@@ -12,12 +12,14 @@ from typing import NoReturn
 
 EXIT_USAGE = 2
 DEBUG = "--debug"
+QUICK_SEEDS = 2  # of lint --quick
 _LEAST_SECONDS = 0.01
 _EPILOG = """other commands:
   judge.py list                  the problems
   judge.py show PROBLEM          its statement, signature and cases
   judge.py start PROBLEM [FILE]  write its starter to FILE (never over an existing one)
   judge.py grade PATH...         many files, each of which must get what it declares; for a class, and in CI
+  judge.py lint PROBLEM          whether a problem rejects wrong kernels and accepts right ones, for its author
   judge.py doctor                what this machine can do, and what to install for the rest
 
 exit codes: 0 accepted, 1 judged and not accepted, 2 usage or problem error, 3 judge error, 4 unsupported here
@@ -101,6 +103,21 @@ def grade_parser() -> Parser:
     return parser
 
 
+def lint_parser() -> Parser:
+    """For `judge.py lint PROBLEM`."""
+    parser = command_parser("lint", "Whether a problem rejects the kernels in its bad/ and accepts those in honest/.")
+    parser.add_argument("problem", type=name, help="a problem's id, or the path of a problem directory")
+    parser.add_argument("--seeds", type=_seeds, default=20, metavar="N", help="seeds that each kernel runs on (20)")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_SEEDS} seeds")
+    parser.add_argument("--seed", type=_seed, default=1, help="the first of the seeds (1)")
+    parser.add_argument("--jobs", type=_threads, metavar="N", help="kernels at a time (all cores)")
+    add_track(parser, "all")
+    parser.add_argument("--kernels", type=name, metavar="NAMES", help="nothing but these kernels; patterns with commas")
+    parser.add_argument("--json", type=name, metavar="FILE", help="also write the report as JSON")
+    parser.add_argument("--no-cache", dest="cache", action="store_false", help="compile afresh")
+    return parser
+
+
 def add_track(parser: Parser, default: str) -> None:
     """The options that name a track of the problem."""
     parser.add_argument("--dtype", type=name, help=f"the track: float32, float16, bfloat16, float8_e4m3 ({default})")
@@ -132,6 +149,10 @@ def _jobs(text: str) -> int:
 
 def _seed(text: str) -> int:
     return _whole(text, 0, 2**63 - 1)
+
+
+def _seeds(text: str) -> int:
+    return _whole(text, 1, 1000)
 
 
 def _threads(text: str) -> int:

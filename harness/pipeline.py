@@ -253,7 +253,7 @@ class _Judging:
             verdict, finding = of_run(death)
             stdout = death.stdout[: limits.stdout_bytes]
             return CaseResult(case.name, verdict, (), (finding,), 0.0, stdout, dict(case.parameters)), True
-        return _assess(case, run, limits), False
+        return assess(case, run, limits), False
 
     def _run_limits(self) -> RunLimits:
         seconds = self._options.seconds or self._problem.limits.seconds
@@ -298,7 +298,7 @@ class _Judging:
         )
 
 
-def _assess(case: Case, run: RunResult, limits: RunLimits) -> CaseResult:
+def assess(case: Case, run: RunResult, limits: RunLimits) -> CaseResult:
     """Compare what the run left with the reference, and let the worst speak for the case."""
     errors: list[ErrorStats] = []
     findings = list(run.findings)

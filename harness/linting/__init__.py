@@ -1,0 +1,1 @@
+"""Judging the judge: whether a problem tells right kernels from wrong ones (harness/linting/lint.py)."""

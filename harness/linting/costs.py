@@ -1,0 +1,115 @@
+"""cost() against what honest kernels touch in the emulator, and tensors against limits.memory_mib.
+
+Honest kernels may read what they need not (a query of an empty context), and may leave out what turns out not to count
+(a split of weight zero), so that the cost of a test is set against the kernel that comes nearest to it from above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from harness import cases
+from harness.case_list import CaseSpec
+from harness.expressions import ExpressionError, evaluate, names_in
+from harness.linting.case_store import CaseStore
+from harness.linting.records import Check, KernelResult, Outcome
+from harness.problem import Problem
+from harness.signature import NUMPY_TYPES, Tensor
+
+_SLACK = 0.05  # of all tests' bytes: what honest kernels may touch beyond the cost
+_MIB = 1 << 20
+
+
+def byte_model(track: Problem, store: CaseStore, honest: Sequence[KernelResult]) -> Check:
+    """cost().bytes of the tests against the distinct bytes of honest kernels."""
+    touched = [result.touched for result in honest if result.touched]
+    if not touched:
+        return _check(track, "bytes", Outcome.WARNING, "no honest kernel ran, so that cost() is not known to be right")
+    costs = {spec.name: cases.cost(track, store.reference, spec).bytes for spec in track.tests}
+    nearest = {name: min((t[name] for t in touched if t.get(name, -1) >= cost), default=0)
+               for name, cost in costs.items()}  # fmt: skip
+    file = track.directory / "reference.py"
+    for name, cost in costs.items():
+        if nearest[name] < cost:
+            most = max(t.get(name, 0) for t in touched)
+            message = f"{file}: cost() says {cost} bytes of {name}, but no honest kernel touched more than {most}"
+            return _check(track, "bytes", Outcome.REFUSED, message, {"cost": cost, "touched": most})
+    beyond = sum(nearest.values()) / max(1, sum(costs.values())) - 1
+    figures = {"cost": sum(costs.values()), "touched": sum(nearest.values())}
+    if beyond > _SLACK:
+        name = max(costs, key=lambda name: nearest[name] - costs[name])
+        message = (
+            f"{file}: honest kernels touch {beyond:.0%} more bytes than cost() says, most of them on {name}: "
+            f"{nearest[name]} for {costs[name]}"
+        )
+        return _check(track, "bytes", Outcome.REFUSED, message, figures)
+    message = f"honest kernels touch {beyond:.1%} more bytes than cost() says, over all tests"
+    return _check(track, "bytes", Outcome.SOUND, message, figures)
+
+
+def operations(track: Problem, store: CaseStore) -> Check:
+    """cost().flops: above 0 for every benchmark and for some test."""
+    problem = track
+    flops = {spec.name: cases.cost(problem, store.reference, spec).flops for spec in problem.tests + problem.benchmarks}
+    idle = [spec.name for spec in problem.benchmarks if flops[spec.name] <= 0]
+    if idle or min(flops.values()) < 0 or max(flops.values()) <= 0:
+        name = idle[0] if idle else min(flops, key=lambda name: flops[name])
+        message = f"{problem.directory / 'reference.py'}: cost() says {flops[name]} flops of {name}"
+        return _check(track, "flops", Outcome.REFUSED, message)
+    return _check(track, "flops", Outcome.SOUND, "cost() says flops of every benchmark")
+
+
+def memory(track: Problem, store: CaseStore, seed: int) -> Check:
+    """Tensors of the tests as built, and of the benchmarks as far as parameters and cost() tell, in MiB."""
+    problem, limit = track, track.limits.memory_mib
+    built = {spec.name: _built(track, store, spec, seed) for spec in problem.tests}
+    least = {spec.name: _estimated(track, store, spec) for spec in problem.benchmarks}
+    largest = max(built | least, key=lambda name: (built | least)[name])
+    mib = (built | least)[largest] / _MIB
+    figures = {"mib": mib, "limit": limit}
+    if mib > limit:
+        message = f"{problem.directory / 'problem.yaml'}: {largest} takes at least {mib:.0f} MiB of {limit} allowed"
+        return _check(track, "memory", Outcome.REFUSED, message, figures)
+    tests = max(built.values()) / _MIB
+    message = f"the largest test takes {tests:.1f} MiB, the largest case, {largest}, at least {mib:.0f} of {limit}"
+    return _check(track, "memory", Outcome.SOUND, message, figures)
+
+
+def _built(track: Problem, store: CaseStore, spec: CaseSpec, seed: int) -> int:
+    arguments = store.get(track, spec, seed).arguments
+    return sum(a.value.nbytes for a in arguments if isinstance(a.value, np.ndarray))
+
+
+def _estimated(track: Problem, store: CaseStore, spec: CaseSpec) -> int:
+    """A lower bound: tensors whose shape the case's parameters settle; or the bytes that any kernel must move."""
+    known = {name: value for name, value in spec.parameters.items() if isinstance(value, int)}
+    settled = sum(_nbytes(track, tensor, known) for tensor in track.tensors)
+    return max(settled, cases.cost(track, store.reference, spec).bytes)
+
+
+def _nbytes(track: Problem, tensor: Tensor, known: dict[str, int]) -> int:
+    if not all(names_in(dimension) <= known.keys() for dimension in tensor.shape):
+        return 0
+    try:
+        sizes = [evaluate(dimension, known) for dimension in tensor.shape]
+    except ExpressionError:
+        return 0
+    return int(np.prod(sizes, dtype=np.int64)) * np.dtype(NUMPY_TYPES[tensor.type]).itemsize
+
+
+def build_time(track: Problem, store: CaseStore) -> Check:
+    """How long the tests took to build: the longest of each."""
+    seconds = {key[2]: time for key, time in store.build_seconds.items() if key[:2] == (track.dtype, track.variant)}
+    slowest = max(seconds, key=lambda name: seconds[name])
+    total, limit = sum(seconds.values()), track.limits.seconds
+    message = f"the tests of a seed are built in {total:.1f} s, {slowest} in {seconds[slowest]:.2f}"
+    outcome = Outcome.SOUND if seconds[slowest] <= limit else Outcome.WARNING
+    return _check(track, "build time", outcome, message, {"seconds": total, "slowest": seconds[slowest]})
+
+
+def _check(
+    track: Problem, name: str, outcome: Outcome, message: str, figures: Mapping[str, float] | None = None
+) -> Check:
+    return Check(name, outcome, message, track.dtype, track.variant, figures or {})
