@@ -1,15 +1,18 @@
 // FlashAttention forward, rung 1: a thread per query row, K and V in tiles of 32 through shared memory.
 //
-// Idea   The N x N matrix of scores never reaches global memory. A block owns 64 query rows, one a thread, and walks
-//        over the keys tile by tile. Each thread keeps its q and o in registers with a running maximum m and sum l.
-//        For a tile: scores and their largest; one correction exp(m_old - m_new) of l and o; then o += p V.
-//        All threads of a warp read the same element of K or V at the same time: a broadcast, no bank conflict.
-//        A thread's 32 scores live in a column of shared memory that it alone touches, so the loop over the keys
-//        of a tile need not be unrolled: registers cannot be indexed by a variable.
-// Cost   Every block reads all K and V it may see: ceil(N / 64) * 2 * N * head_dim floats a head, half of it with
-//        the causal mask. 2 * head_dim multiply-adds for a (query, key), each with a shared-memory operand.
-//        Registers: 2 * head_dim floats a thread. At 128 that is more than the 255 a thread may have: some spill.
-// Gain   Against the textbook's three kernels: no N x N traffic at all, and memory linear in N.
+// Idea      The N x N matrix of scores never reaches global memory. A block owns 64 query rows, one a thread, and walks
+//           over the keys tile by tile. Each thread keeps its q and o in registers with a running maximum m and sum l.
+//           For a tile: scores and their largest; one correction exp(m_old - m_new) of l and o; then o += p V.
+//           All threads of a warp read the same element of K or V at the same time: a broadcast, no bank conflict.
+//           A thread's 32 scores live in a column of shared memory that it alone touches, so the loop over the keys
+//           of a tile need not be unrolled: registers cannot be indexed by a variable.
+// Cost      Every block reads all K and V it may see: ceil(N / 64) * 2 * N * head_dim floats a head, half of it with
+//           the causal mask. 2 * head_dim multiply-adds for a (query, key), each with a shared-memory operand.
+//           Registers: 2 * head_dim floats a thread. At 128 that is more than the 255 a thread may have: some spill.
+// Gain      Against the textbook's three kernels: no N x N traffic at all, and memory linear in N.
+// Measured  to be measured
+// Modelled  k and v 16.0 times at 1,000 tokens (once for each block of 64 rows), q and out once; 31.2 sectors a request
+//           for q and out, not 3.9: neighbouring threads own different rows.
 #include <cuda_runtime.h>
 
 constexpr int kRows = 64;  // query rows of a block, and its threads

@@ -1,17 +1,19 @@
 // FlashAttention forward, rung 2: four threads a row and a tile of scores in registers.
 //
-// Idea   In rung 1 every multiply-add fetches an operand from shared memory for itself. Here a thread works on two
-//        rows at once, so that each K or V element it fetches is used twice, and a row's work is shared by four
-//        threads, one in each warp of the block:
-//        scores   warp w takes a quarter of the tile's keys: a 2 x (keys / 4) tile of scores in registers;
-//        softmax  the four find their rows' largest score together; each exponentiates its own, and keeps a sum
-//                 of its own that is added up once, at the very end;
-//        output   warp w takes a quarter of the dimensions, for all keys: the weights pass through shared memory.
-//        K and V are still broadcast within a warp. Q is stored transposed, weights too: lanes read neighbours.
-// Cost   Global traffic as in rung 1. For D = 64, a step of 4 dimensions costs 8 + 8 fetches (K four floats at a
-//        time) for 64 multiply-adds, a key of P V costs 2 + 4 fetches for 32; rung 1 pays a fetch for 4.
-//        Registers: 2 * D / 4 outputs and the scores, a quarter of rung 1 at four times its threads a row.
-// Gain   Fewer shared-memory fetches for each multiply-add and enough warps to hide them.
+// Idea      In rung 1 every multiply-add fetches an operand from shared memory for itself. Here a thread works on two
+//           rows at once, so that each K or V element it fetches is used twice, and a row's work is shared by four
+//           threads, one in each warp of the block:
+//           scores   warp w takes a quarter of the tile's keys: a 2 x (keys / 4) tile of scores in registers;
+//           softmax  the four find their rows' largest score together; each exponentiates its own, and keeps a sum
+//                    of its own that is added up once, at the very end;
+//           output   warp w takes a quarter of the dimensions, for all keys: the weights pass through shared memory.
+//           K and V are still broadcast within a warp. Q is stored transposed, weights too: lanes read neighbours.
+// Cost      Global traffic as in rung 1. For D = 64, a step of 4 dimensions costs 8 + 8 fetches (K four floats at a
+//           time) for 64 multiply-adds, a key of P V costs 2 + 4 fetches for 32; rung 1 pays a fetch for 4.
+//           Registers: 2 * D / 4 outputs and the scores, a quarter of rung 1 at four times its threads a row.
+// Gain      Fewer shared-memory fetches for each multiply-add and enough warps to hide them.
+// Measured  to be measured
+// Modelled  k and v 16.0 times at 1,000 tokens, q and out once; no bank conflicts.
 #include <cuda_runtime.h>
 
 constexpr int kWarp = 32;

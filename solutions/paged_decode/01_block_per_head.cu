@@ -1,13 +1,15 @@
 // Paged decode attention, rung 1: a thread block per (sequence, query head), scores in shared memory.
 //
-// Idea   Softmax needs the largest score before it can weigh any value, so keep all scores of the head:
-//        1. a warp takes a token: its lanes multiply q and K dimension by dimension and add up across the warp;
-//        2. the block finds the largest score, replaces each score by its exponential, and adds them up;
-//        3. thread d owns output dimension d and walks over the tokens: neighbouring threads read neighbouring V.
-// Cost   A (sequence, head) reads 2 * context * head_dim floats of K and V. With grouped queries each KV head is
-//        read once for every query head that shares it: num_heads / num_kv_heads times too often.
-//        Shared memory: 4 bytes a token, so the context is limited by what a block may have: 227 KB on an H100,
-//        some 58,000 tokens.
+// Idea      Softmax needs the largest score before it can weigh any value, so keep all scores of the head:
+//           1. a warp takes a token: its lanes multiply q and K dimension by dimension and add up across the warp;
+//           2. the block finds the largest score, replaces each score by its exponential, and adds them up;
+//           3. thread d owns output dimension d and walks over the tokens: neighbouring threads read neighbouring V.
+// Cost      A (sequence, head) reads 2 * context * head_dim floats of K and V. With grouped queries each KV head is
+//           read once for every query head that shares it: num_heads / num_kv_heads times too often.
+//           Shared memory: 4 bytes a token, so the context is limited by what a block may have: 227 KB on an H100,
+//           some 58,000 tokens.
+// Measured  to be measured
+// Modelled  k_cache and v_cache 4.0 times (a group of 4 query heads), block_table 636 times; traffic score 24.
 #include <cuda_runtime.h>
 
 constexpr int kWarp = 32;

@@ -1,13 +1,15 @@
 // Paged decode attention, rung 2: online softmax, no score buffer.
 //
-// Idea   A warp keeps the running maximum m, the running sum l and an output o of its own. When a larger score
-//        comes, everything so far shrinks by exp(m_old - m_new) and the walk goes on. So K and V of a token are
-//        read together, in one pass, and no score is ever stored. At the end the four warps of the block merge
-//        their (m, l, o): the same rule once more.
-// Cost   Bytes as in rung 1: 2 * context * head_dim floats for every query head. Two exponentials and head_dim
-//        extra multiplications a token pay for the rescaling.
-// Gain   Shared memory no longer grows with the context, so any length fits; two passes became one, and the block
-//        meets at one barrier instead of two.
+// Idea      A warp keeps the running maximum m, the running sum l and an output o of its own. When a larger score
+//           comes, everything so far shrinks by exp(m_old - m_new) and the walk goes on. So K and V of a token are
+//           read together, in one pass, and no score is ever stored. At the end the four warps of the block merge
+//           their (m, l, o): the same rule once more.
+// Cost      Bytes as in rung 1: 2 * context * head_dim floats for every query head. Two exponentials and head_dim
+//           extra multiplications a token pay for the rescaling.
+// Gain      Shared memory no longer grows with the context, so any length fits; two passes became one, and the block
+//           meets at one barrier instead of two.
+// Measured  to be measured
+// Modelled  k_cache and v_cache 4.0 times, block_table 508 times; traffic score 24.
 #include <cuda_runtime.h>
 
 constexpr int kWarp = 32;

@@ -1,14 +1,16 @@
 // Paged decode attention, rung 3: a block per KV head serves its whole group of query heads.
 //
-// Idea   Query heads that share a KV head want the same K and V. So one block takes the KV head with one warp for
-//        each query head of the group, stages 32 tokens of K and V in shared memory, and all warps use them:
-//        1. lane t computes the score of token t (q is broadcast, K is read down a padded column);
-//        2. one online softmax step for 32 tokens: a single correction a tile instead of one a token;
-//        3. a lane owns head_dim / 32 output dimensions and walks over the 32 tokens.
-// Cost   2 * context * head_dim floats of K and V for every KV head: each byte of the cache is read once.
-//        Per query head and tile: 2 * 32 * head_dim multiply-adds, and ten shuffles, not five a token.
-// Gain   num_heads / num_kv_heads times fewer bytes than rung 2, which is what decoding is made of. Nothing for
-//        plain multi-head attention, where the group is one head and the block a single warp.
+// Idea      Query heads that share a KV head want the same K and V. So one block takes the KV head with one warp for
+//           each query head of the group, stages 32 tokens of K and V in shared memory, and all warps use them:
+//           1. lane t computes the score of token t (q is broadcast, K is read down a padded column);
+//           2. one online softmax step for 32 tokens: a single correction a tile instead of one a token;
+//           3. a lane owns head_dim / 32 output dimensions and walks over the 32 tokens.
+// Cost      2 * context * head_dim floats of K and V for every KV head: each byte of the cache is read once.
+//           Per query head and tile: 2 * 32 * head_dim multiply-adds, and ten shuffles, not five a token.
+// Gain      num_heads / num_kv_heads times fewer bytes than rung 2, which is what decoding is made of. Nothing for
+//           plain multi-head attention, where the group is one head and the block a single warp.
+// Measured  to be measured
+// Modelled  k_cache and v_cache 1.0 times, block_table 127 times; traffic score 97.
 #include <cuda_runtime.h>
 
 constexpr int kWarp = 32;

@@ -1,10 +1,12 @@
 // Split-K merge, rung 1: a thread per output element.
 //
-// Idea   Write the rule down as it is. The thread of out[row, d] finds the largest m of its row, then walks over
-//        the splits once more: weight_s = exp(m_s - m) * l_s, out = sum weight_s * partial_s / sum weight_s.
-//        Neighbouring threads read neighbouring dimensions, so partial_out is read in full sectors.
-// Cost   num_splits * rows * head_dim floats of partial_out, once: the fewest possible. But m and l are fetched,
-//        and the exponentials computed, head_dim times for every row.
+// Idea      Write the rule down as it is. The thread of out[row, d] finds the largest m of its row, then walks over
+//           the splits once more: weight_s = exp(m_s - m) * l_s, out = sum weight_s * partial_s / sum weight_s.
+//           Neighbouring threads read neighbouring dimensions, so partial_out is read in full sectors.
+// Cost      num_splits * rows * head_dim floats of partial_out, once: the fewest possible. But m and l are fetched,
+//           and the exponentials computed, head_dim times for every row.
+// Measured  to be measured
+// Modelled  partial_out 1.0 times, m 7.6 and l 4.0 times at 128 splits; traffic score 57.
 #include <cuda_runtime.h>
 
 constexpr int kThreads = 128;
