@@ -15,12 +15,13 @@ rounded to the type of the inputs, answers to that of the outputs, 2^x with an e
 cheats: sums in the type of the inputs, scores in bfloat16, a cache rounded to something narrower.
 
 Outputs declared `check: elements`, such as a log-sum-exp, must keep to |e| <= F (1e-5 + 1e-6 |expected|) element by
-element. F is 1 where inputs are float32, or twice what honest kernels stray. Where they are narrower F is at least 10,
-since scores then come from tensor cores, which cut off: each fused sum of k = 16 products and accumulator drops up to
-(k + 1) 2^-25 of its largest term, always towards zero, so that the errors of head_dim / 16 such sums add up instead of
-averaging out, the same way for all keys. That is up to 8 * 17 * 2^-25 = 4e-6 of the largest partial sum, which after
-cancellation may be several times the score; q times scale * log2(e) in float32 and a 2^x that is good to 2^-22 add
-some 1e-6 more. Weights must be summed before they are rounded: a sum of rounded ones is off by up to 2^-9 in bfloat16.
+element. F is 1 where inputs are float32, or twice what honest kernels stray. Where they are narrower F is at least 4,
+since scores then come from tensor cores, which cut off: a fused sum of 16 products and the accumulator loses up to
+17 * 2^-25 of its largest term on Hopper, always towards zero, so that the errors of a score's head_dim / 16 such sums
+add up instead of averaging out, alike for all keys of a row. Models of that stray by 0.5 of what F = 1 allows, with
+scores near 100 and 128 dimensions it would be 0.9, and older cards keep fewer bits. (q times scale * log2(e) in
+float32, a 2^x that is good to 2^-22 and a logarithm to 2^-21 add some 0.1.) Weights must be summed before they are
+rounded: a sum of rounded ones is off by up to 2^-9 in bfloat16.
 
 NaN fails: every comparison asks whether the figure is within its limit, never whether it is beyond, since NaN answers
 false to both. Infinities must match exactly.
@@ -51,7 +52,7 @@ FLOORS = {  # LA, LB, LC by dtype
 _OVER_HONEST = (2.0, 2.0, 1.5)
 _ROW_FLOOR = 2.0**-14
 _ABSOLUTE, _RELATIVE = 1e-5, 1e-6  # of `elements`
-_ELEMENTS_FLOOR = {"float32": 1.0, "float16": 10.0, "bfloat16": 10.0, "float8_e4m3": 10.0}  # F
+_ELEMENTS_FLOOR = {"float32": 1.0, "float16": 4.0, "bfloat16": 4.0, "float8_e4m3": 4.0}  # F
 _NO_LIMIT = (1.0, 1.0, 1.0)  # to measure by
 
 

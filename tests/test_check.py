@@ -239,11 +239,11 @@ def test_every_dtype_has_floors_of_its_own(dtype: str) -> None:
     assert limits_for("rows", expected, far, dtype).abc[2] == pytest.approx(0.045, rel=1e-3)
 
 
-def test_a_log_sum_exp_of_narrow_inputs_may_stray_ten_times_as_far() -> None:
+def test_a_log_sum_exp_of_narrow_inputs_may_stray_four_times_as_far() -> None:
     expected = np.array([0.0, 80.0, -np.inf, -80.0])
     narrow = limits_for("elements", expected, [], "bfloat16")
-    assert not _judge(expected, _set(1, 80 + 8e-4), limits=narrow)[1]
-    for change in (_set(1, 80 + 1e-3), _set(0, 1.2e-4), _set(2, -3e38), _set(2, np.nan), _set(3, np.inf)):
+    assert not _judge(expected, _set(1, 80 + 3.2e-4), limits=narrow)[1]
+    for change in (_set(1, 80 + 4e-4), _set(0, 4.5e-5), _set(2, -3e38), _set(2, np.nan), _set(3, np.inf)):
         stats, (finding,) = _judge(expected, change, limits=narrow)
         assert stats.ratio > 1 and finding.message.startswith("1 of 4 elements")
     strayed = [np.array([5e-4, 80.0, -np.inf, -80.0], np.float32)]
