@@ -2,9 +2,9 @@
 // Needs sm_80.
 //
 // Idea   A load into registers holds them until it arrives, so that few bytes are under way. cp.async copies from the
-//        cache to shared memory past the registers. Each warp has a ring of kStages tiles, four tokens each, and asks
-//        for a tile kStages - 1 tiles before it needs it. Keys and values are separate groups of copies: scores are
-//        computed while the values are still coming. Two things make it cheap:
+//        cache to shared memory past the registers. Each warp has a ring of kStages tiles, four tokens each; what it
+//        has read it replaces at once by what it needs kStages tiles later. Keys and values are separate groups of
+//        copies: scores are computed while the values are still coming. Two things make it cheap:
 //        1. A lane reads of a tile just what it has itself copied, so no thread waits for another: there is no barrier
 //           in the loop, only "my copies have arrived". All query heads of the group are served from one read.
 //        2. A page's number is needed before its tokens. A lane looks up one token, the warp 32 of them ahead.
@@ -172,19 +172,23 @@ struct Sum {
 };
 
 // One element of a row, of `count` pieces: o and ml point at it in the first. All lanes of a warp are in the same row,
-// so that each fetches m and l of another piece.
+// so that each fetches m and l of another piece. Everything is asked for at once: this is waited for.
 template <int kHeads, int D>
 __device__ Sum merge(int count, const float* o, const float2* ml) {
+  constexpr int kAtOnce = 16;
   const int lane = threadIdx.x % kWarp;
   Sum sum = {kNoScore, 0.f, 0.f};
-  for (int first = 0; first < count; first += kWarp) {
-    const float2 mine = first + lane < count ? ml[(first + lane) * kHeads] : make_float2(kNoScore, 0.f);
-    const float top = fmaxf(sum.m, warp_max(mine.x));
-    const float old = exp2_approx(sum.m - top), weight = exp2_approx(mine.x - top);
-    sum = {top, old * sum.l + warp_sum(weight * mine.y), old * sum.o};
-#pragma unroll 8
-    for (int p = 0; p < min(kWarp, count - first); ++p)
-      sum.o += __shfl_sync(kAllLanes, weight, p) * o[(first + p) * kHeads * D];
+  for (int first = 0; first < count; first += kAtOnce) {
+    const bool mine = lane < kAtOnce && first + lane < count;
+    const float2 piece = mine ? ml[(first + lane) * kHeads] : make_float2(kNoScore, 0.f);
+    float part[kAtOnce];
+#pragma unroll
+    for (int p = 0; p < kAtOnce; ++p) part[p] = first + p < count ? o[(first + p) * kHeads * D] : 0.f;
+    const float top = fmaxf(sum.m, warp_max(piece.x));
+    const float old = exp2_approx(sum.m - top), weight = exp2_approx(piece.x - top);
+    sum = {top, old * sum.l + warp_sum(weight * piece.y), old * sum.o};
+#pragma unroll
+    for (int p = 0; p < kAtOnce; ++p) sum.o += __shfl_sync(kAllLanes, weight, p) * part[p];
   }
   return sum;
 }
@@ -240,9 +244,9 @@ decode_ring(const float* __restrict__ q, const float* __restrict__ k_cache, cons
     end_group();  // behind the last tile as well, so that counting groups stays simple
   };
 
-  static_assert(kStages - 1 <= kTilesAhead, "the first tiles of the ring are looked up at once");
+  static_assert(kStages < kTilesAhead, "the first tiles of the ring are looked up at once");
 #pragma unroll 1
-  for (int tile = 0; tile < kStages - 1; ++tile) {
+  for (int tile = 0; tile < kStages; ++tile) {
     request(tile, k_cache, 0);
     request(tile, v_cache, 1);
   }
@@ -250,21 +254,20 @@ decode_ring(const float* __restrict__ q, const float* __restrict__ k_cache, cons
   Attention<D, kHeads> attention;
   attention.start(q + row * D, heads, scale * kLog2e);
   for (int tile = 0; tile < tiles; ++tile) {
-    const int asked = tile + kStages - 1;
-    if (asked % kTilesAhead == 0) {
+    if ((tile + kStages) % kTilesAhead == 0) {
       slots = next_slots;
-      next_slots = look_up(asked + kTilesAhead);
+      next_slots = look_up(tile + kStages + kTilesAhead);
     }
     const float4* stage = ring + tile % kStages * 2 * L::kTensorVecs;
     const int left = context - tile * kBlockTile - warp * kTile;  // tokens t * kHalves + half < left exist
     float scores[kTokens][kHeads];
-    request(asked, k_cache, 0);
-    wait_for_groups<2 * kStages - 2>();  // the keys of this tile are there
+    wait_for_groups<2 * kStages - 1>();  // the keys of this tile are there
     attention.score(stage, (left - half + kHalves - 1) / kHalves, scores);
+    request(tile + kStages, k_cache, 0);  // in the place of those just read
     attention.weigh(scores);
-    request(asked, v_cache, 1);
-    wait_for_groups<2 * kStages - 2>();  // the values of this tile are there
+    wait_for_groups<2 * kStages - 1>();  // the values of this tile are there
     attention.sum(stage + L::kTensorVecs, scores);
+    request(tile + kStages, v_cache, 1);
   }
 
   wait_for_groups<0>();
@@ -292,11 +295,11 @@ void launch(const float* q, const float* k_cache, const float* v_cache, const in
       scale);
 }
 
-// Multiply-adds for query heads that do not exist cost less than code for each size of a group.
+// Six heads at once where that saves a unit. Work for heads that do not exist costs less than code for each size.
 template <int D, typename... Args>
 void launch_for_group(int group, Args... args) {
-  if (group <= 4) launch<D, 4>(args...);
-  else launch<D, 8>(args...);
+  if ((group + 3) / 4 > (group + 5) / 6) launch<D, 6>(args...);
+  else launch<D, 4>(args...);
 }
 
 extern "C" void solve(const float* q, const float* k_cache, const float* v_cache, const int* block_table,

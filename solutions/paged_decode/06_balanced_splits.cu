@@ -181,19 +181,23 @@ struct Sum {
 };
 
 // One element of a row, of `count` pieces: o and ml point at it in the first. All lanes of a warp are in the same row,
-// so that each fetches m and l of another piece.
+// so that each fetches m and l of another piece. Everything is asked for at once: this is waited for.
 template <int kHeads, int D>
 __device__ Sum merge(int count, const float* o, const float2* ml) {
+  constexpr int kAtOnce = 16;
   const int lane = threadIdx.x % kWarp;
   Sum sum = {kNoScore, 0.f, 0.f};
-  for (int first = 0; first < count; first += kWarp) {
-    const float2 mine = first + lane < count ? ml[(first + lane) * kHeads] : make_float2(kNoScore, 0.f);
-    const float top = fmaxf(sum.m, warp_max(mine.x));
-    const float old = exp2_approx(sum.m - top), weight = exp2_approx(mine.x - top);
-    sum = {top, old * sum.l + warp_sum(weight * mine.y), old * sum.o};
-#pragma unroll 8
-    for (int p = 0; p < min(kWarp, count - first); ++p)
-      sum.o += __shfl_sync(kAllLanes, weight, p) * o[(first + p) * kHeads * D];
+  for (int first = 0; first < count; first += kAtOnce) {
+    const bool mine = lane < kAtOnce && first + lane < count;
+    const float2 piece = mine ? ml[(first + lane) * kHeads] : make_float2(kNoScore, 0.f);
+    float part[kAtOnce];
+#pragma unroll
+    for (int p = 0; p < kAtOnce; ++p) part[p] = first + p < count ? o[(first + p) * kHeads * D] : 0.f;
+    const float top = fmaxf(sum.m, warp_max(piece.x));
+    const float old = exp2_approx(sum.m - top), weight = exp2_approx(piece.x - top);
+    sum = {top, old * sum.l + warp_sum(weight * piece.y), old * sum.o};
+#pragma unroll
+    for (int p = 0; p < kAtOnce; ++p) sum.o += __shfl_sync(kAllLanes, weight, p) * part[p];
   }
   return sum;
 }
@@ -246,9 +250,9 @@ __device__ Share find_share(const int* context_lens, int num_seqs) {
 // Query heads served at once cost registers, so the more of them the fewer warps.
 template <int D, int kHeads>
 struct Layout {
-  static constexpr int kWarps = kHeads <= 4 ? 16 : 8, kThreads = kWarps * kWarp;
-  static constexpr int kStages = 32 / kWarps;          // tiles of the ring: 128 KB for head_dim 128
-  static constexpr int kBlockTile = kWarps * kTile;    // tokens of the block in a tile
+  static constexpr int kWarps = kHeads <= 4 ? 16 : 12, kThreads = kWarps * kWarp;
+  static constexpr int kStages = 32 / kWarps;        // tiles of the ring: 96 to 128 KB for head_dim 128
+  static constexpr int kBlockTile = kWarps * kTile;  // tokens of the block in a tile
   static constexpr int kTensorVecs = kTokens * Attention<D, kHeads>::kVecs * kWarp;  // K or V of a warp's tile
   static constexpr int kRingVecs = kWarps * kStages * 2 * kTensorVecs;
   static constexpr int kPieces = kWarps * kHalves;
@@ -288,7 +292,7 @@ __global__ void __launch_bounds__(Layout<D, kHeads>::kThreads, 1) decode_share(c
     const int* pages = d.block_table + static_cast<size_t>(ahead.seq) * d.max_blocks_per_seq;
     return pages[token / d.page_size] * d.page_size + token % d.page_size;
   };
-  int slots = -1, next_slots = look_up(share.first);
+  int slots = look_up(share.first), next_slots = look_up(share.first + kTilesAhead);
 
   auto request = [&](int i, const float* cache, int tensor) {  // i: tile of the share
     float4* to = ring + (i % kStages * 2 + tensor) * L::kTensorVecs;
@@ -303,17 +307,11 @@ __global__ void __launch_bounds__(Layout<D, kHeads>::kThreads, 1) decode_share(c
     }
     end_group();  // behind the last tile as well, so that counting groups stays simple
   };
-  auto request_keys = [&](int i) {
-    if (i % kTilesAhead == 0) {
-      slots = next_slots;
-      next_slots = look_up(share.first + i + kTilesAhead);
-    }
-    request(i, d.k_cache, 0);
-  };
 
+  static_assert(kStages < kTilesAhead, "the first tiles of the ring are looked up at once");
 #pragma unroll 1
-  for (int i = 0; i < kStages - 1; ++i) {
-    request_keys(i);
+  for (int i = 0; i < kStages; ++i) {
+    request(i, d.k_cache, 0);
     request(i, d.v_cache, 1);
   }
 
@@ -326,23 +324,26 @@ __global__ void __launch_bounds__(Layout<D, kHeads>::kThreads, 1) decode_share(c
   Cursor here = share.before;
   for (int tile = share.first; tile < share.end;) {
     advance<kBlockTile>(here, tile, d.context_lens);
-    const int end = min(here.end, share.end);
     float* out = d.out + (static_cast<size_t>(here.seq) * d.num_heads + first_head) * D;
     Attention<D, kHeads> attention;
     attention.start(d.q + (out - d.out), heads, d.scale * kLog2e);
 
-    for (; tile < end; ++tile) {
+    for (const int end = min(here.end, share.end); tile < end; ++tile) {
       const int i = tile - share.first;
+      if ((i + kStages) % kTilesAhead == 0) {
+        slots = next_slots;
+        next_slots = look_up(tile + kStages + kTilesAhead);
+      }
       const float4* stage = ring + i % kStages * 2 * L::kTensorVecs;
       const int left = here.context - (tile - here.first) * kBlockTile - warp * kTile;
       float scores[kTokens][kHeads];
-      request_keys(i + kStages - 1);
-      wait_for_groups<2 * kStages - 2>();  // the keys of this tile are there
+      wait_for_groups<2 * kStages - 1>();  // the keys of this tile are there
       attention.score(stage, (left - half + kHalves - 1) / kHalves, scores);
+      request(i + kStages, d.k_cache, 0);  // in the place of those just read
       attention.weigh(scores);
-      request(i + kStages - 1, d.v_cache, 1);
-      wait_for_groups<2 * kStages - 2>();  // the values of this tile are there
+      wait_for_groups<2 * kStages - 1>();  // the values of this tile are there
       attention.sum(stage + L::kTensorVecs, scores);
+      request(i + kStages, d.v_cache, 1);
     }
 
     __syncthreads();  // nobody needs the pieces of the sequence before
@@ -415,11 +416,12 @@ void launch(Decode d) {
   cudaFree(d.arrived);
 }
 
-// Multiply-adds for query heads that do not exist cost less than code for each size of a group.
+// Six heads at once where that saves a unit. Work for heads that do not exist costs less than code for each size.
 template <int D>
 void launch_for_group(const Decode& d) {
-  if (d.num_heads <= 4 * d.num_kv_heads) launch<D, 4>(d);
-  else launch<D, 8>(d);
+  const int group = d.num_heads / d.num_kv_heads;
+  if ((group + 3) / 4 > (group + 5) / 6) launch<D, 6>(d);
+  else launch<D, 4>(d);
 }
 
 extern "C" void solve(const float* q, const float* k_cache, const float* v_cache, const int* block_table,
