@@ -136,9 +136,10 @@ struct Attention {
         for (int i = 0; i < kVec; ++i) o[h][i] += __shfl_xor_sync(kAllLanes, o[h][i], offset);
       }
       if (lane == 0) shared_ml[h] = make_float2(m[h], l[h]);
-#pragma unroll
-      for (int i = 0; i < kVec; ++i)
-        if (lane < kLanes) shared_o[h * D + lane * kVec + i] = o[h][i];
+      if (lane >= kLanes) continue;
+      float4* to = reinterpret_cast<float4*>(shared_o + h * D + lane * kVec);
+      to[0] = make_float4(o[h][0], o[h][1], o[h][2], o[h][3]);
+      to[1] = make_float4(o[h][4], o[h][5], o[h][6], o[h][7]);
     }
   }
 };
@@ -154,7 +155,7 @@ decode_vectors(const __nv_bfloat16* __restrict__ q, const __nv_bfloat16* __restr
   constexpr int kTile = kTokens * kAtOnce, kBlockTile = kWarps * kTile;  // tokens of a warp, of the block
   constexpr int kTilesAhead = kWarp / kTile;  // whose pages a warp looks up at once: a token for each lane
   static_assert(kWarp % kTile == 0, "a batch of 32 tokens is a whole number of tiles");
-  __shared__ float shared_o[kWarps][kHeads][D];
+  __shared__ __align__(16) float shared_o[kWarps][kHeads][D];
   __shared__ float2 shared_ml[kWarps][kHeads];
 
   const int tid = threadIdx.x, lane = tid % kWarp, warp = tid / kWarp;
