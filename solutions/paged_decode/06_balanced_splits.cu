@@ -7,11 +7,16 @@
 //        a prefix sum over context_lens. A sequence that lies in one share is finished there. Of one that is cut,
 //        each block leaves a piece (m, l, o) in scratch memory and counts itself; the block that comes last merges:
 //            m = max m_b,   l = sum 2^(m_b - m) l_b,   out = sum 2^(m_b - m) o_b / l     (o_b not yet normalised)
-//        The ring of rung 5 runs on from one sequence to the next, so that loads never pause at a sequence's end.
-// Cost   K and V once. A share has at most two pieces, one at each end, of (head_dim + 2) floats a query head,
-//        written and read once: 1 MB in all for eight KV heads of four query heads each, whatever the lengths.
-// Gain   All multiprocessors finish together: 32 sequences of which one is 16 times as long take no longer than 47
-//        equal ones. One launch; the merge costs the last block a few reads from L2.
+//        The ring of rung 5 runs on from one sequence to the next: at a sequence's end the loads do not pause.
+// Cost   K and V once. A share has at most two pieces, one at each end, of head_dim + 2 floats a query head, written
+//        and read once: 1 MB in all for 32 query heads, whatever the lengths. One block on each multiprocessor, so
+//        that there are few pieces, with 195 KB of shared memory: 128 KB of ring, and the half warps' sums behind it.
+// Gain   All multiprocessors finish at nearly the same time: 32 sequences of which one is 16 times as long take no
+//        longer than 47 equal ones. One launch; the merge costs the last block one journey to L2 for 16 pieces.
+// Measured  To be measured.
+// Modelled  k_cache and v_cache 1.0x, scratch 1.0x written and read; q 64x, because every warp reads the rows of its
+//           heads for every piece, and block_table 32x, once for each of 8 KV heads and each token in place of each
+//           page: both from L1 and L2.
 #include <cuda_runtime.h>
 
 constexpr int kWarp = 32;
@@ -258,10 +263,43 @@ struct Layout {
   static constexpr int kPieces = kWarps * kHalves;
   static constexpr int kPieceBytes = kHeads * static_cast<int>(D * sizeof(float) + sizeof(float2));
   // The ring runs on while pieces are merged, so they lie behind it; then a flag.
-  static constexpr int kBytes = kRingVecs * static_cast<int>(sizeof(float4)) + kPieces * kPieceBytes + 4;
+  static constexpr int kBytes = kRingVecs * static_cast<int>(sizeof(float4)) + kPieces * kPieceBytes + 1;
 };
 
-// Block: kWarps warps. Grid: (units, shares); a unit is up to kHeads query heads of one KV head.
+// Up to kHeads query heads of one KV head.
+struct Unit {
+  int kv_head, first_head, heads;
+};
+
+template <int kHeads>
+__device__ __forceinline__ Unit unit_of(int number, int num_heads, int num_kv_heads) {
+  const int group = num_heads / num_kv_heads, units = (group + kHeads - 1) / kHeads;  // of a KV head
+  const int kv_head = number / units, first_head = kv_head * group + number % units * kHeads;
+  return {kv_head, first_head, min(kHeads, (kv_head + 1) * group - first_head)};
+}
+
+// Empty sequences are in no share.
+template <int D>
+__device__ void write_zeros_for_empty_sequences(const Decode& d, Unit unit) {
+  for (int seq = blockIdx.y; seq < d.num_seqs; seq += gridDim.y)
+    if (d.context_lens[seq] == 0)
+      for (int e = threadIdx.x; e < unit.heads * D; e += blockDim.x)
+        d.out[(static_cast<size_t>(seq) * d.num_heads + unit.first_head) * D + e] = 0.f;
+}
+
+// Counts this block's piece. True for the block that finds all others there.
+__device__ bool is_last(unsigned* arrived, int pieces, bool* shared_flag) {
+  __syncthreads();  // all threads have written their part
+  if (threadIdx.x == 0) {
+    __threadfence();  // what the barrier has shown to this thread is there for all blocks
+    *shared_flag = atomicAdd(arrived, 1u) == static_cast<unsigned>(pieces - 1);
+    __threadfence();
+  }
+  __syncthreads();
+  return *shared_flag;
+}
+
+// Block: kWarps warps. Grid: (units, shares).
 template <int D, int kHeads>
 __global__ void __launch_bounds__(Layout<D, kHeads>::kThreads, 1) decode_share(const Decode d) {
   using L = Layout<D, kHeads>;
@@ -269,15 +307,12 @@ __global__ void __launch_bounds__(Layout<D, kHeads>::kThreads, 1) decode_share(c
   extern __shared__ __align__(128) float4 shared[];  // rung 5 says why it has to begin at a multiple of 128 bytes
 
   const int tid = threadIdx.x, lane = tid % kWarp, warp = tid / kWarp, half = lane / kLanes;
-  const int group = d.num_heads / d.num_kv_heads, units_per_kv_head = (group + kHeads - 1) / kHeads;
-  const int unit = blockIdx.x, kv_head = unit / units_per_kv_head;
-  const int first_head = kv_head * group + unit % units_per_kv_head * kHeads;
-  const int heads = min(kHeads, (kv_head + 1) * group - first_head);
+  const Unit unit = unit_of<kHeads>(blockIdx.x, d.num_heads, d.num_kv_heads);
 
   float4* ring = shared + warp * kStages * 2 * L::kTensorVecs + lane;  // what this lane copies, it alone reads
   float* shared_o = reinterpret_cast<float*>(shared + L::kRingVecs);
   float2* shared_ml = reinterpret_cast<float2*>(shared_o + L::kPieces * kHeads * D);
-  int* shared_last = reinterpret_cast<int*>(shared_ml + L::kPieces * kHeads);
+  bool* shared_flag = reinterpret_cast<bool*>(shared_ml + L::kPieces * kHeads);
 
   const Share share = find_share<kBlockTile>(d.context_lens, d.num_seqs);
 
@@ -299,7 +334,7 @@ __global__ void __launch_bounds__(Layout<D, kHeads>::kThreads, 1) decode_share(c
 #pragma unroll
     for (int t = 0; t < kTokens; ++t) {
       const int slot = __shfl_sync(kAllLanes, slots, i % kTilesAhead * kTile + t * kHalves + half);
-      const size_t cache_row = static_cast<size_t>(max(slot, 0)) * d.num_kv_heads + kv_head;
+      const size_t cache_row = static_cast<size_t>(max(slot, 0)) * d.num_kv_heads + unit.kv_head;
       const float4* from = reinterpret_cast<const float4*>(cache + cache_row * D) + lane % kLanes;
 #pragma unroll
       for (int vec = 0; vec < kVecs; ++vec)
@@ -315,18 +350,14 @@ __global__ void __launch_bounds__(Layout<D, kHeads>::kThreads, 1) decode_share(c
     request(i, d.v_cache, 1);
   }
 
-  // Empty sequences are in no share.
-  for (int seq = blockIdx.y; seq < d.num_seqs; seq += gridDim.y)
-    if (d.context_lens[seq] == 0)
-      for (int e = tid; e < heads * D; e += L::kThreads)
-        d.out[(static_cast<size_t>(seq) * d.num_heads + first_head) * D + e] = 0.f;
+  write_zeros_for_empty_sequences<D>(d, unit);  // while the first tiles are on their way
 
   Cursor here = share.before;
   for (int tile = share.first; tile < share.end;) {
     advance<kBlockTile>(here, tile, d.context_lens);
-    float* out = d.out + (static_cast<size_t>(here.seq) * d.num_heads + first_head) * D;
+    const size_t row = (static_cast<size_t>(here.seq) * d.num_heads + unit.first_head) * D;
     Attention<D, kHeads> attention;
-    attention.start(d.q + (out - d.out), heads, d.scale * kLog2e);
+    attention.start(d.q + row, unit.heads, d.scale * kLog2e);
 
     for (const int end = min(here.end, share.end); tile < end; ++tile) {
       const int i = tile - share.first;
@@ -335,7 +366,7 @@ __global__ void __launch_bounds__(Layout<D, kHeads>::kThreads, 1) decode_share(c
         next_slots = look_up(tile + kStages + kTilesAhead);
       }
       const float4* stage = ring + i % kStages * 2 * L::kTensorVecs;
-      const int left = here.context - (tile - here.first) * kBlockTile - warp * kTile;
+      const int left = here.context - (tile - here.first) * kBlockTile - warp * kTile;  // tokens for this warp on
       float scores[kTokens][kHeads];
       wait_for_groups<2 * kStages - 1>();  // the keys of this tile are there
       attention.score(stage, (left - half + kHalves - 1) / kHalves, scores);
@@ -350,37 +381,25 @@ __global__ void __launch_bounds__(Layout<D, kHeads>::kThreads, 1) decode_share(c
     const int mine = warp * kHalves + half;
     attention.leave(shared_o + mine * kHeads * D, shared_ml + mine * kHeads);
     __syncthreads();
+
     const bool whole = here.first >= share.first && here.end <= share.end;
-    const size_t pieces = static_cast<size_t>(unit) * (gridDim.y + d.num_seqs) + here.seq;  // of this sequence
-    float* piece_o = d.piece_o + (pieces + blockIdx.y) * kHeads * D;
-    float2* piece_ml = d.piece_ml + (pieces + blockIdx.y) * kHeads;
-    for (int e = tid; e < heads * D; e += L::kThreads) {
+    const size_t first_piece = static_cast<size_t>(blockIdx.x) * (gridDim.y + d.num_seqs) + here.seq;  // of share 0
+    float* o = whole ? d.out + row : d.piece_o + (first_piece + blockIdx.y) * kHeads * D;
+    float2* ml = d.piece_ml + (first_piece + blockIdx.y) * kHeads;
+    for (int e = tid; e < unit.heads * D; e += L::kThreads) {
       const Sum sum = merge<kHeads, D>(L::kPieces, shared_o + e, shared_ml + e / D);
-      if (whole) {
-        out[e] = sum.o / sum.l;
-      } else {
-        piece_o[e] = sum.o;
-        if (e % D == 0) piece_ml[e / D] = make_float2(sum.m, sum.l);
-      }
+      o[e] = whole ? sum.o / sum.l : sum.o;
+      if (!whole && e % D == 0) ml[e / D] = make_float2(sum.m, sum.l);
     }
     if (whole) continue;
 
-    // The block whose piece comes last merges all of them.
-    const int first_share = here.first / share.length, last_share = (here.end - 1) / share.length;
-    __syncthreads();
-    if (tid == 0) {
-      __threadfence();  // the pieces that the barrier has shown to this thread are there for all blocks
-      unsigned* arrived = d.arrived + static_cast<size_t>(here.seq) * gridDim.x + unit;
-      *shared_last = atomicAdd(arrived, 1u) == static_cast<unsigned>(last_share - first_share);
-      __threadfence();
-    }
-    __syncthreads();
-    if (!*shared_last) continue;
-    piece_o = d.piece_o + (pieces + first_share) * kHeads * D;
-    piece_ml = d.piece_ml + (pieces + first_share) * kHeads;
-    for (int e = tid; e < heads * D; e += L::kThreads) {
-      const Sum sum = merge<kHeads, D>(last_share - first_share + 1, piece_o + e, piece_ml + e / D);
-      out[e] = sum.o / sum.l;
+    const int from = here.first / share.length, pieces = (here.end - 1) / share.length - from + 1;
+    if (!is_last(d.arrived + static_cast<size_t>(here.seq) * gridDim.x + blockIdx.x, pieces, shared_flag)) continue;
+    o = d.piece_o + (first_piece + from) * kHeads * D;
+    ml = d.piece_ml + (first_piece + from) * kHeads;
+    for (int e = tid; e < unit.heads * D; e += L::kThreads) {
+      const Sum sum = merge<kHeads, D>(pieces, o + e, ml + e / D);
+      d.out[row + e] = sum.o / sum.l;
     }
   }
 }
