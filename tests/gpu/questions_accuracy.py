@@ -18,7 +18,7 @@ from harness import attention_data, check
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SOLUTIONS = ("flash_attention/01_row_per_thread", "flash_attention/02_tiled", "paged_decode/01_block_per_head",
-              "paged_decode/04_split_k")  # fmt: skip
+              "paged_decode/03_gqa_group")  # fmt: skip
 _HELPERS = """
 __device__ __forceinline__ float by_exp2f(float x) { return exp2f(x * 1.4426950408889634f); }
 __device__ __forceinline__ float by_ex2_approx(float x) {

@@ -1,10 +1,10 @@
-// Paged decode attention, rung 4: split-K. A long context is cut into pieces that different blocks work on.
+// Split-K in two kernels. A long context is cut into pieces that different blocks work on.
 //
-// Idea   Rung 3 has num_kv_heads * num_seqs blocks, fewer than the card has multiprocessors when the batch is
+// Idea   03_gqa_group.cu has num_kv_heads * num_seqs blocks, fewer than the card has multiprocessors when the batch is
 //        small, and one block walks alone through a context of many thousands of tokens. So a block takes one piece
 //        of the context and leaves its (m, l, o) in scratch memory; a second kernel merges the pieces:
 //            m = max m_s,   l = sum exp(m_s - m) l_s,   out = sum exp(m_s - m) o_s / l     (o_s not yet normalised)
-//        Within a piece everything is as in rung 3.
+//        Within a piece everything is as in solutions/paged_decode/03_gqa_group.cu.
 // Cost   K and V once, as before, and for each piece and query head head_dim + 2 floats written and read again. At
 //        the shortest piece, 128 tokens, that is 1 / 128 of the traffic for a group of one query head, 1 / 32 for
 //        a group of four, and less the longer the piece.
