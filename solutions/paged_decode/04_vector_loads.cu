@@ -1,18 +1,18 @@
 // Paged decode attention, rung 4: bfloat16, loaded 16 bytes at a time, with several tokens on their way.
 //
-// Idea   Rung 3 loads one element at a time and waits for a tile before it works on it. Here a lane loads 16 bytes,
-//        eight neighbouring dimensions of a token in bfloat16, so that head_dim / 8 lanes hold a token and a warp two
-//        tokens (four at head_dim 64). A bfloat16 is the upper half of a float: converting is a shift or a mask.
-//        1. Each lane asks for its part of kTokens keys and as many values at once, then works: they need no shared
-//           memory, because all query heads of the group are served by the same lane, from registers.
-//        2. A page's number is needed before its tokens. A lane looks up one token, 32 of them a batch ahead.
-//        3. What was summed is rescaled only when a maximum grows, which after the first tiles is seldom.
-//        Warps work on different tokens and meet once, at the end.
-// Cost   2 * context * head_dim bfloat16 for each KV head: half of rung 3's bytes. For 16 bytes 8 conversions and
-//        8 multiply-adds for each head of the group; log2(head_dim / 8) shuffles for each score.
-// Gain   A quarter as many load instructions for each byte, 4 KB under way for each warp. With a group of four some
-//        150 instructions go with 1 KB of cache: now the arithmetic units are the limit, not yet the memory.
-// Measured  To be measured.
+// Idea      Rung 3 loads one element at a time and waits for a tile before it works on it. Here a lane loads 16 bytes,
+//           eight neighbouring dimensions of a token in bfloat16, so that head_dim / 8 lanes hold a token and a warp
+//           two tokens (four at head_dim 64). A bfloat16 is the upper half of a float: converting is a shift or a mask.
+//           1. Each lane asks for its part of kTokens keys and as many values at once, then works: they need no shared
+//              memory, because all query heads of the group are served by the same lane, from registers.
+//           2. A page's number is needed before its tokens. A lane looks up one token, 32 of them a batch ahead.
+//           3. What was summed is rescaled only when a maximum grows, which after the first tiles is seldom.
+//           Warps work on different tokens and meet once, at the end.
+// Cost      2 * context * head_dim bfloat16 for each KV head: half of rung 3's bytes. For 16 bytes 8 conversions and 8
+//           multiply-adds for each head of the group; log2(head_dim / 8) shuffles for each score.
+// Gain      A quarter as many load instructions for each byte, 4 KB under way for each warp. With a group of four some
+//           150 instructions go with 1 KB of cache: now the arithmetic units are as near their limit as the memory.
+// Measured  to be measured
 // Modelled  k_cache and v_cache 1.0x; q 8x from L1, because every warp reads the rows of its heads.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>

@@ -1,21 +1,22 @@
 // Paged decode attention, rung 5: keys and values come through a ring in shared memory that cp.async fills.
 // Needs sm_80.
 //
-// Idea   A load into registers holds them until it arrives, so that few bytes are under way. cp.async copies from the
-//        cache to shared memory past the registers. Each warp has a ring of kStages tiles, four tokens each; what it
-//        has read it replaces at once by what it needs kStages tiles later. Keys and values are separate groups of
-//        copies: scores are computed while the values are still coming. Two things make it cheap:
-//        1. A lane reads of a tile just what it has itself copied, so no thread waits for another: there is no barrier
-//           in the loop, only "my copies have arrived". All query heads of the group are served from one read.
-//        2. A page's number is needed before its tokens. A lane looks up one token, the warp 32 of them ahead.
-// Cost   As in rung 3, K and V once. Under way on each multiprocessor: two blocks of 8 warps with two tiles of 4 KB
-//        (head_dim 128), 128 KB; 700 ns of HBM at 4.8 TB/s need 25 KB. For 16 bytes read from shared memory there are
-//        four multiply-adds for each query head of the group: with four heads a third of what the units can do.
-// Gain   The rate of the memory, wherever there are enough blocks: num_seqs * num_kv_heads of them.
-// Measured  To be measured.
+// Idea      A load into registers holds them until it arrives, so that few bytes are under way. cp.async copies from
+//           the cache to shared memory past the registers. Each warp has a ring of kStages tiles, four tokens each;
+//           what it has read it replaces at once by what it needs kStages tiles later. Keys and values are separate
+//           groups of copies: scores are computed while the values are still coming. Two things make it cheap:
+//           1. A lane reads of a tile just what it has itself copied, so no thread waits for another: there is no
+//              barrier in the loop, only "my copies have arrived". All query heads of the group are served from one
+//              read.
+//           2. A page's number is needed before its tokens. A lane looks up one token, the warp 32 of them ahead.
+// Cost      As in rung 3, K and V once. Under way on each multiprocessor: two blocks of 8 warps with two tiles of 4 KB
+//           (head_dim 128), 128 KB; 700 ns of HBM at 4.8 TB/s need 25 KB. For 16 bytes read from shared memory there
+//           are four multiply-adds for each query head of the group: with four heads a third of what the units can do.
+// Gain      The rate of the memory, wherever there are enough blocks: num_seqs * num_kv_heads of them.
+// Measured  to be measured
 // Modelled  k_cache and v_cache 1.0x; q 8x and block_table 32x from L1 and L2, because every warp looks for itself.
-// Beware Shared memory that cp.async fills wants to begin at a multiple of 128 bytes: one static __shared__ variable
-//        before it moves it by 16, each line then lies in two rows, and the kernel takes a sixth longer (measured).
+// Beware    Shared memory that cp.async fills wants to begin at a multiple of 128 bytes: one static __shared__ variable
+//           before it moves it by 16, each line then lies in two rows, and the kernel takes a sixth longer (measured).
 #include <cuda_runtime.h>
 
 constexpr int kWarp = 32;

@@ -1,19 +1,21 @@
 // Paged decode attention, rung 6: the work of all sequences is cut into equal shares, whatever their lengths.
 // Needs sm_90.
 //
-// Idea   Rung 5 gives a sequence to a block: a short batch leaves most multiprocessors idle, and one long sequence is
-//        waited for by all. Here the tiles of all sequences form one line, in order; each block takes an equal share
-//        of it, wherever sequences begin and end. The host knows no lengths, so each warp finds its block's place by
-//        a prefix sum over context_lens. A sequence that lies in one share is finished there. Of one that is cut,
-//        each block leaves a piece (m, l, o) in scratch memory and counts itself; the block that comes last merges:
-//            m = max m_b,   l = sum 2^(m_b - m) l_b,   out = sum 2^(m_b - m) o_b / l     (o_b not yet normalised)
-//        The ring of rung 5 runs on from one sequence to the next: at a sequence's end the loads do not pause.
-// Cost   K and V once. A share has at most two pieces, one at each end, of head_dim + 2 floats a query head, written
-//        and read once: 1 MB in all for 32 query heads, whatever the lengths. One block on each multiprocessor, so
-//        that there are few pieces, with 195 KB of shared memory: 128 KB of ring, and the half warps' sums behind it.
-// Gain   All multiprocessors finish at nearly the same time: 32 sequences of which one is 16 times as long take no
-//        longer than 47 equal ones. One launch; the merge costs the last block one journey to L2 for 16 pieces.
-// Measured  To be measured.
+// Idea      Rung 5 gives a sequence to a block: a short batch leaves most multiprocessors idle, and one long sequence
+//           is waited for by all. Here the tiles of all sequences form one line, in order; each block takes an equal
+//           share of it, wherever sequences begin and end. The host knows no lengths, so each warp finds its block's
+//           place by a prefix sum over context_lens. A sequence that lies in one share is finished there. Of one that
+//           is cut, each block leaves a piece (m, l, o) in scratch memory and counts itself; the block that comes last
+//           merges:
+//               m = max m_b,   l = sum 2^(m_b - m) l_b,   out = sum 2^(m_b - m) o_b / l     (o_b not yet normalised)
+//           The ring of rung 5 runs on from one sequence to the next: at a sequence's end the loads do not pause.
+// Cost      K and V once. A share has at most two pieces, one at each end, of head_dim + 2 floats a query head, written
+//           and read once: 1 MB in all for 32 query heads, whatever the lengths. One block on each multiprocessor, so
+//           that there are few pieces, with 195 KB of shared memory: 128 KB of ring, and the half warps' sums behind
+//           it.
+// Gain      All multiprocessors have equally much to do: 32 sequences of which one is 16 times as long take no longer
+//           than 47 equal ones. One launch; the merge costs the last block one journey to L2 for 16 pieces.
+// Measured  to be measured
 // Modelled  k_cache and v_cache 1.0x, scratch 1.0x written and read; q 64x, because every warp reads the rows of its
 //           heads for every piece, and block_table 32x, once for each of 8 KV heads and each token in place of each
 //           page: both from L1 and L2.
