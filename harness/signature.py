@@ -14,7 +14,7 @@ from harness.scope import EVERYWHERE, Scope, read_scope
 __all__ = ["DTYPES", "NUMPY_TYPES", "Parameter", "Scalar", "Tensor", "declaration", "in_track", "read_signature"]
 
 ROLES = ("in", "out", "inout")
-CHECKS = ("rows", "elements")
+CHECKS = ("rows", "elements", "log_sum_exp")
 _TENSOR_TYPES = ("element", "kv_element", "float", "int")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -28,7 +28,7 @@ class Tensor:
     type: str
     role: str  # "in", "out", "inout"
     shape: tuple[str, ...]  # expressions over the int scalars and the case's parameters
-    check: str = "rows"  # how an output is compared (harness/check.py): "rows" or "elements"
+    check: str = "rows"  # how an output is compared (harness/check.py): one of CHECKS
     scope: Scope = EVERYWHERE
 
 

@@ -174,6 +174,7 @@ def honest(dtype: str) -> dict[str, Arithmetic]:
     found = {"float32 throughout": Arithmetic(), "weights rounded": Arithmetic(p=own)}
     if own is not exact:
         found["tensor cores"] = Arithmetic(p=own, tensor_core=True)
+        found["rounded weights summed"] = Arithmetic(p=own, p_summed=True)
     return found
 
 
@@ -184,7 +185,6 @@ def doubtful(dtype: str) -> dict[str, Arithmetic]:
         return {}
     return {
         "q * scale * log2(e) rounded": Arithmetic(p=own, folded=own),
-        "rounded weights summed": Arithmetic(p=own, p_summed=True),
         "scores in float16": Arithmetic(p=own, s=HALF),
         "sums of scores in float16": Arithmetic(p=own, s_sum=HALF),
     }

@@ -121,8 +121,8 @@ class SumsStray(Process):
 
 
 @pytest.mark.parametrize(("factor", "strayed", "verdict"), [
-    (1.0, 0.9, Verdict.ACCEPTED), (1.0, 1.1, Verdict.WRONG_ANSWER), (10.0, 9.0, Verdict.ACCEPTED),
-    (10.0, 11.0, Verdict.WRONG_ANSWER), (10.0, float("nan"), Verdict.WRONG_ANSWER),
+    (1.0, 0.9, Verdict.ACCEPTED), (1.0, 1.1, Verdict.WRONG_ANSWER), (4.0, 3.6, Verdict.ACCEPTED),
+    (4.0, 4.4, Verdict.WRONG_ANSWER), (4.0, float("nan"), Verdict.WRONG_ANSWER),
 ])  # fmt: skip
 def test_a_log_sum_exp_is_held_to_the_factor_of_its_dtype(factor: float, strayed: float, verdict: Verdict) -> None:
     case = replace(CASE, limits={**CASE.limits, "lse": ErrorLimits("elements", (factor, 0.0, 0.0))})
