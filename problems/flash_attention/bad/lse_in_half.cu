@@ -1,4 +1,5 @@
 // lse is rounded to half precision.
+// dtypes: float32, float16
 // variants: lse
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>

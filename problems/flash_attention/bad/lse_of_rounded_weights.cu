@@ -1,4 +1,5 @@
 // lse sums up weights that have been rounded to bfloat16.
+// dtypes: float32
 // variants: lse
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
