@@ -29,12 +29,12 @@ paged_decode(const Element* q, const Cached* k_cache, const Cached* v_cache, con
   const int head = blockIdx.x, seq = blockIdx.y;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int context = context_lens[seq];  // 0 is possible
-  const int* pages = block_table + static_cast<size_t>(seq) * max_blocks_per_seq;
   const size_t row = (static_cast<size_t>(seq) * num_heads + head) * D;  // where this head begins in q and in out
 
   // 1. Scores: a warp for each token, D / 32 dimensions for each lane.
   for (int token = warp; token < context; token += D / kWarp) {
-    // TODO: the page is pages[token / page_size], the slot in it token % page_size; the key stands at
+    // TODO: the page is block_table[size_t(seq) * max_blocks_per_seq + token / page_size], the slot in it
+    // token % page_size; the key stands at
     //   k_cache + ((size_t(page) * page_size + slot) * num_kv_heads + kv_head) * D        [D]
     // with kv_head = head / (num_heads / num_kv_heads). Each lane multiplies dimensions lane, lane + 32, ... of q and
     // key; warp_sum() adds up; times scale and k_scale[kv_head].
