@@ -5,7 +5,7 @@ say `dtypes:` or `variants:` belong to those tracks alone. A Problem is always t
 another one, and what is loaded is the first.
 
 problem.yaml    the data below; strict: an unknown key or a wrong type is a ProblemError
-statement.md    the task, for the learner
+statement.md    the task, for the learner; statement.zh.md, optional: the same in Chinese
 reference.py    make_inputs, expected, honest, cost, and disguise where there is one (see harness/cases.py); trusted
                 code, loaded on demand
 starter.cu      compiles and runs, and is not accepted; starter.<dtype>.cu, optional: the same for another dtype
@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent / "problems"
 FILES = ("problem.yaml", "reference.py", "statement.md", "starter.cu")
 DIFFICULTIES = ("easy", "medium", "hard")
 BASE = "base"  # the variant that every problem has, its first
+_ENGLISH = "en"  # the language of statement.md
 _ID = re.compile(r"[a-z][a-z0-9_]*\Z")
 _RESERVED = ("dtype", "variant", *scope.KEYS)  # names that no case parameter may have
 
@@ -128,6 +129,16 @@ class Problem:
             return document.read_text(file)
         there = ", ".join(name for name in self.dtypes if self._starter_file(name))
         raise UsageError(f"{self.id} has no starter for {dtype}; there is one for: {there}")
+
+    def statement_in(self, language: str) -> str:
+        """The statement in a language: "en", or another that the problem has a statement.<language>.md in. Raises
+        UsageError where it has none."""
+        if language == _ENGLISH:
+            return self.statement
+        file = self.directory / f"statement.{language}.md"
+        if not file.is_file():
+            raise UsageError(f"{self.id} has no statement in {language!r}: {file.name} is missing; it has: {_ENGLISH}")
+        return document.read_text(file)
 
     def _starter_file(self, dtype: str) -> Path | None:
         own, usual = self.directory / f"starter.{dtype}.cu", self.directory / "starter.cu"

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from harness.cards import Card
 from harness.problem import Problem
+from harness.report import folding
 from harness.report.benchmark_table import basis, benchmark_lines
 from harness.report.console import Console
 from harness.report.excerpt import printable
@@ -25,17 +26,19 @@ def print_problems(problems: Sequence[Problem]) -> None:
     Console().print(table)
 
 
-def print_problem(problem: Problem, card: Card) -> None:
-    """Statement (rendered on a terminal, as written elsewhere), signature, cases, and what benchmarks take at least on
-    a card. Raises ProblemError where the reference does not tell their cost."""
+def print_problem(problem: Problem, card: Card, language: str = "en", unfold: bool = False) -> None:
+    """Statement (rendered on a terminal, as written elsewhere; hints and answers only to `unfold`), signature, cases,
+    and what benchmarks take at least on a card. Raises UsageError where there is no statement in the language,
+    ProblemError where the reference does not tell the benchmarks' cost."""
+    statement = (folding.unfolded if unfold else folding.folded)(problem.statement_in(language))
     lines = benchmark_lines(problem, card)
     console = Console()
     if console.is_terminal:
         from rich.markdown import Markdown
 
-        console.print(Markdown(printable(problem.statement)))
+        console.print(Markdown(printable(statement)))
     else:
-        _plain(console, problem.statement)
+        _plain(console, statement)
     _plain(console, f"\n{problem.declaration()}\n")
     if len(problem.dtypes) > 1:
         _plain(console, f"dtypes: {', '.join(problem.dtypes)}; shown here: {problem.dtype}")
