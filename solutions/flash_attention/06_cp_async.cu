@@ -1,0 +1,366 @@
+// FlashAttention forward, rung 6: bfloat16, copies run ahead of the products and softmax does less. Needs sm_80.
+//
+// Idea   In rung 5 tensor cores wait for global memory, for barriers and for softmax. Here:
+//        cp.async  copies 16 bytes from global to shared memory with no register between, and the warp goes on. K and
+//                  V have two buffers each: the next tile is on its way while this one is worked on. One barrier a
+//                  tile, behind which all see the tile and nobody reads the other buffer any more.
+//        mask      Only tiles across the diagonal or the last key look at indices. A warp skips those above its rows.
+//        exp2      exp(scale (s - m)) = 2^(c s - c m) with c = scale log2(e): one multiply-add and one ex2.
+//        maximum   m cancels between o and l, so any m near the largest score will do. A warp keeps its own as long as
+//                  no score is beyond it by more than 8 in the exponent: no shuffles and no correction, only a vote.
+//        overlap   Weights of 16 keys are made right before their product, so that ex2 of the next 16 runs beside it.
+//                  Two blocks share a multiprocessor: one's softmax hides behind the other's products.
+//        order     With the causal mask the last rows have most keys. Blocks take those first and the short ones
+//                  fill the gaps at the end; a few heads at a time, so that their K and V stay in the L2 cache.
+// Cost   As in rung 5, now one beside the other.
+// Gain   tbd
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+constexpr int kWarp = 32;
+constexpr int kWarps = 4;
+constexpr int kThreads = kWarps * kWarp;
+constexpr int kRowTiles = 2;                // of 16 queries, a warp
+constexpr int kWarpRows = 16 * kRowTiles;
+constexpr int kRows = kWarps * kWarpRows;   // queries of a block
+constexpr int kKeys = 64;                   // of a tile
+constexpr int kStages = 2;                  // buffers of K and of V
+constexpr int kBlocksPerMultiprocessor = 2;
+constexpr int kChunk = 8;                   // elements in 16 bytes: what cp.async copies, and a row for ldmatrix
+constexpr float kSlack = 8.f;               // how far a weight may exceed 1, as a power of two
+constexpr size_t kCachedBytes = 16 << 20;   // of K and V that are worked on at one time: well below 50 MB of L2
+constexpr float kLog2e = 1.44269504f;
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+using Element = __nv_bfloat16;
+using Accumulator = float[4];  // rows r, r, r + 8, r + 8 and columns 2i, 2i + 1, 2i, 2i + 1; r = lane / 4, i = lane % 4
+using Fragment = unsigned[4];  // four 8 x 8 matrices, two bfloat16 a register
+
+// Where chunk `chunk` of row `row` begins in a tile of D columns, in elements.
+template <int D>
+__device__ __forceinline__ int place(int row, int chunk) {
+  return row * D + (chunk ^ row % 8) * kChunk;
+}
+
+template <int D>
+struct Tiles {
+  static_assert(D % 16 == 0 && D / kChunk >= 8, "the swizzle permutes eight chunks");
+  Element queries[kRows * D];  // at the end the output
+  Element keys[kStages][kKeys * D];
+  Element values[kStages][kKeys * D];
+};
+
+__device__ __forceinline__ unsigned shared_address(const void* p) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(p));
+}
+
+// Lane i gives the address of row i % 8 of matrix i / 8.
+__device__ __forceinline__ void load_matrices(Fragment& f, const Element* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+__device__ __forceinline__ void load_matrices_transposed(Fragment& f, const Element* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+__device__ __forceinline__ void multiply_add(Accumulator& d, const Fragment& a, unsigned b0, unsigned b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// 2^x as the hardware has it; exp2f() would first scale denormal results, which are zero here.
+__device__ __forceinline__ float exp2_approximate(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ unsigned pack(float low, float high) {
+  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const unsigned*>(&both);
+}
+
+// The four lanes of a quad share a row of an accumulator.
+__device__ __forceinline__ float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
+  return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
+}
+
+__device__ __forceinline__ float quad_sum(float x) {
+  x += __shfl_xor_sync(kAllLanes, x, 1);
+  return x + __shfl_xor_sync(kAllLanes, x, 2);
+}
+
+// Starts to copy rows first .. first + Rows - 1 of a head; zeros behind its last row. A thread's chunks lie a multiple of
+// eight rows apart, so that the swizzle is the same for all of them.
+template <int D, int Rows>
+__device__ __forceinline__ void copy_tile(Element* to, const Element* __restrict__ from, int first, int seq_len) {
+  constexpr int kChunks = D / kChunk, kStep = kThreads / kChunks;
+  static_assert(kStep % 8 == 0 && Rows % kStep == 0, "");
+  const int row = threadIdx.x / kChunks, chunk = threadIdx.x % kChunks;
+  const unsigned target = shared_address(to + place<D>(row, chunk));
+  const Element* source = from + static_cast<size_t>(first + row) * D + chunk * kChunk;
+#pragma unroll
+  for (int i = 0; i < Rows; i += kStep) {
+    const int bytes = first + row + i < seq_len ? 16 : 0;  // to read; the rest of 16 is filled with zeros
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target + i * D * 2), "l"(source + i * D), "r"(bytes)
+                 : "memory");
+  }
+}
+
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// This thread's copies are complete, but for the last `Pending` groups.
+template <int Pending>
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+// What a warp knows of its queries; [2] is of rows lane / 4 and lane / 4 + 8 of 16.
+template <int D>
+struct Rows {
+  Accumulator o[kRowTiles][D / 8];
+  float m[kRowTiles][2];   // near the largest score
+  float cm[kRowTiles][2];  // c * m
+  float l[kRowTiles][2];   // sum of this lane's weights
+};
+
+using Scores = Accumulator[kRowTiles][kKeys / 8];
+
+// S = Q K^T for this warp's queries and the tile's keys.
+template <int D>
+__device__ __forceinline__ void multiply_scores(Scores& s, const Element* queries, const Element* keys) {
+  const int lane = threadIdx.x % kWarp;
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+    for (int j = 0; j < kKeys / 8; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) s[r][j][e] = 0.f;
+
+#pragma unroll
+  for (int d = 0; d < D / 16; ++d) {
+    Fragment a[kRowTiles];
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+      load_matrices(a[r], queries + place<D>(16 * r + lane % 16, 2 * d + lane / 16));
+#pragma unroll
+    for (int j = 0; j < kKeys / 16; ++j) {
+      Fragment b;  // keys 16 j .. + 7 in b[0], b[1], the next eight in b[2], b[3]
+      load_matrices(b, keys + place<D>(16 * j + lane / 16 * 8 + lane % 8, 2 * d + lane / 8 % 2));
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        multiply_add(s[r][2 * j], a[r], b[0], b[1]);
+        multiply_add(s[r][2 * j + 1], a[r], b[2], b[3]);
+      }
+    }
+  }
+}
+
+// Hides keys behind the last one, and with `causal` those behind a row's own.
+__device__ __forceinline__ void mask(Scores& s, int warp_row, int first_key, int seq_len, bool causal) {
+  const int lane = threadIdx.x % kWarp;
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = warp_row + 16 * r + 8 * half + lane / 4;
+      const int last_key = causal ? min(row, seq_len - 1) : seq_len - 1;
+#pragma unroll
+      for (int j = 0; j < kKeys / 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          if (first_key + 8 * j + lane % 4 * 2 + e > last_key) s[r][j][2 * half + e] = -INFINITY;
+    }
+}
+
+// Raises m where a score of the warp is beyond it by more than `slack`. Always so in the first tile, where m is
+// -infinity; every row sees its key 0, so that m is finite from then on.
+template <int D>
+__device__ __forceinline__ void raise_maximum(Rows<D>& rows, const Scores& s, float c, float slack) {
+  float largest[kRowTiles][2];  // of this lane's scores
+  bool beyond = false;
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      largest[r][half] = -INFINITY;
+#pragma unroll
+      for (int j = 0; j < kKeys / 8; ++j)
+        largest[r][half] = fmaxf(largest[r][half], fmaxf(s[r][j][2 * half], s[r][j][2 * half + 1]));
+      beyond |= largest[r][half] > rows.m[r][half] + slack;
+    }
+  if (!__any_sync(kAllLanes, beyond)) return;
+
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float m_new = quad_max(fmaxf(rows.m[r][half], largest[r][half]));
+      const float correction = exp2_approximate(c * (rows.m[r][half] - m_new));
+      rows.m[r][half] = m_new;
+      rows.cm[r][half] = c * m_new;
+      rows.l[r][half] *= correction;
+#pragma unroll
+      for (int d = 0; d < D / 8; ++d) {
+        rows.o[r][d][2 * half] *= correction;
+        rows.o[r][d][2 * half + 1] *= correction;
+      }
+    }
+}
+
+// Weights of keys 16 j .. + 15 as the A of P V.
+template <int D>
+__device__ __forceinline__ void exponentiate(Fragment& a, Rows<D>& rows, const Scores& s, int r, int j, float c) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int half = i % 2;
+    const Accumulator& from = s[r][2 * j + i / 2];
+    const float low = exp2_approximate(c * from[2 * half] - rows.cm[r][half]);
+    const float high = exp2_approximate(c * from[2 * half + 1] - rows.cm[r][half]);
+    rows.l[r][half] += low;
+    rows.l[r][half] += high;
+    a[i] = pack(low, high);
+  }
+}
+
+// O += P V.
+template <int D>
+__device__ __forceinline__ void multiply_values(Rows<D>& rows, const Scores& s, const Element* values, float c) {
+  const int lane = threadIdx.x % kWarp;
+#pragma unroll
+  for (int j = 0; j < kKeys / 16; ++j) {
+    Fragment a[kRowTiles];
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) exponentiate(a[r], rows, s, r, j, c);
+#pragma unroll
+    for (int d = 0; d < D / 16; ++d) {
+      Fragment b;  // dimensions 16 d .. + 7 in b[0], b[1], the next eight in b[2], b[3]
+      load_matrices_transposed(b, values + place<D>(16 * j + lane % 16, 2 * d + lane / 16));
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        multiply_add(rows.o[r][2 * d], a[r], b[0], b[1]);
+        multiply_add(rows.o[r][2 * d + 1], a[r], b[2], b[3]);
+      }
+    }
+  }
+}
+
+// Normalises o and writes it, through the warp's own part of shared memory: whole rows of 16-byte chunks.
+template <int D>
+__device__ __forceinline__ void write_rows(Element* __restrict__ out, const Rows<D>& rows, Element* buffer, int warp_row,
+                                           int seq_len) {
+  constexpr int kChunks = D / kChunk;
+  const int lane = threadIdx.x % kWarp;
+  __syncwarp();  // no lane reads the queries any more
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float inverse = 1.f / quad_sum(rows.l[r][half]);
+#pragma unroll
+      for (int d = 0; d < D / 8; ++d) {
+        const int to = place<D>(16 * r + 8 * half + lane / 4, d) + lane % 4 * 2;
+        *reinterpret_cast<unsigned*>(buffer + to) =
+            pack(rows.o[r][d][2 * half] * inverse, rows.o[r][d][2 * half + 1] * inverse);
+      }
+    }
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < kWarpRows * kChunks; i += kWarp) {
+    const int row = (i + lane) / kChunks, chunk = (i + lane) % kChunks;
+    if (warp_row + row >= seq_len) break;
+    uint4* target = reinterpret_cast<uint4*>(out + static_cast<size_t>(warp_row + row) * D + chunk * kChunk);
+    *target = *reinterpret_cast<const uint4*>(buffer + place<D>(row, chunk));
+  }
+}
+
+struct Work {
+  int head, row_block;
+};
+
+// `heads_together` heads at a time; their last rows first if these have the most keys.
+__device__ __forceinline__ Work work_of(int block, int batch_heads, int row_blocks, int heads_together, bool causal) {
+  const int first_head = block / (row_blocks * heads_together) * heads_together;
+  const int heads = min(heads_together, batch_heads - first_head);
+  const int i = block - first_head * row_blocks;
+  const int row_block = i / heads;
+  return {first_head + i % heads, causal ? row_blocks - 1 - row_block : row_block};
+}
+
+// Grid: batch_heads * row_blocks.
+template <int D>
+__global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
+flash_pipelined(const Element* __restrict__ q, const Element* __restrict__ k, const Element* __restrict__ v,
+                Element* __restrict__ out, int batch_heads, int seq_len, int row_blocks, int heads_together, float c,
+                bool causal) {
+  extern __shared__ uint4 shared[];
+  Tiles<D>& tiles = *reinterpret_cast<Tiles<D>*>(shared);
+  const int warp = threadIdx.x / kWarp;
+  const Work work = work_of(blockIdx.x, batch_heads, row_blocks, heads_together, causal);
+  const size_t head = static_cast<size_t>(work.head) * seq_len * D;
+  const int block_row = work.row_block * kRows, warp_row = block_row + warp * kWarpRows;
+  Element* queries = tiles.queries + warp * kWarpRows * D;
+
+  copy_tile<D, kRows>(tiles.queries, q + head, block_row, seq_len);
+  copy_tile<D, kKeys>(tiles.keys[0], k + head, 0, seq_len);
+  copy_tile<D, kKeys>(tiles.values[0], v + head, 0, seq_len);
+  commit_copies();
+
+  Rows<D> rows = {};
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r) rows.m[r][0] = rows.m[r][1] = -INFINITY;
+
+  const int end = causal ? min(seq_len, block_row + kRows) : seq_len;
+  const int warp_end = causal ? min(seq_len, warp_row + kWarpRows) : seq_len;
+  const float slack = kSlack / c;  // in units of a score
+  int stage = 0;
+#pragma unroll 1
+  for (int first = 0; first < end; first += kKeys) {
+    wait_for_copies<0>();
+    __syncthreads();  // all have this tile, and nobody reads the one before any more
+    if (first + kKeys < end) {
+      copy_tile<D, kKeys>(tiles.keys[stage ^ 1], k + head, first + kKeys, seq_len);
+      copy_tile<D, kKeys>(tiles.values[stage ^ 1], v + head, first + kKeys, seq_len);
+      commit_copies();
+    }
+    if (first < warp_end) {
+      Scores s;
+      multiply_scores<D>(s, queries, tiles.keys[stage]);
+      if (first + kKeys > seq_len || (causal && first + kKeys - 1 > warp_row)) mask(s, warp_row, first, seq_len, causal);
+      raise_maximum(rows, s, c, slack);
+      multiply_values(rows, s, tiles.values[stage], c);
+    }
+    stage ^= 1;
+  }
+  write_rows(out + head, rows, queries, warp_row, seq_len);
+}
+
+template <int D>
+void launch(const Element* q, const Element* k, const Element* v, Element* out, int batch_heads, int seq_len,
+            float scale, bool causal) {
+  const int row_blocks = (seq_len + kRows - 1) / kRows;
+  const size_t head_bytes = static_cast<size_t>(seq_len) * D * sizeof(Element) * 2;
+  const int fit = kCachedBytes > head_bytes ? static_cast<int>(kCachedBytes / head_bytes) : 1;
+  const int heads_together = fit < batch_heads ? fit : batch_heads;
+  const int shared_bytes = static_cast<int>(sizeof(Tiles<D>));
+  cudaFuncSetAttribute(flash_pipelined<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  flash_pipelined<D><<<batch_heads * row_blocks, kThreads, shared_bytes>>>(
+      q, k, v, out, batch_heads, seq_len, row_blocks, heads_together, scale * kLog2e, causal);
+}
+
+extern "C" void solve(const __nv_bfloat16* q, const __nv_bfloat16* k, const __nv_bfloat16* v, __nv_bfloat16* out,
+                      int batch_heads, int seq_len, int head_dim, float scale, int causal) {
+  if (head_dim == 64)
+    launch<64>(q, k, v, out, batch_heads, seq_len, scale, causal != 0);
+  else
+    launch<128>(q, k, v, out, batch_heads, seq_len, scale, causal != 0);
+}
