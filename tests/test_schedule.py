@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import cards, cases, commandline, pipeline, problem
+from harness import cards, cases, commandline, pipeline, problem, tracks
 from harness.compile.build import compile_submission
 from harness.devices.base import Program, RunLimits
 from harness.devices.cpu import EmulatorDevice
@@ -68,7 +68,7 @@ def test_a_step_meets_every_block(count: int) -> None:
 
 @pytest.mark.parametrize("source", SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_the_outputs_of_the_solutions_do_not_depend_on_it(source: Path) -> None:
-    p = problem.load(source.parent.name)
+    p = tracks.find(problem.load(source.parent.name), source.read_text()).problem
     (case,) = cases.build(p, CASES[p.id], 1)
     ptx = compile_submission(source.read_text(), source.name, p.declaration(), cards.get("H100")).ptx
     program, device = Program(source.name, ptx), EmulatorDevice()
