@@ -64,8 +64,8 @@ __device__ __forceinline__ unsigned shared_address(const void* p) {
   return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
 
-// The address of chunk c + 2 d in row r + rows, from that of chunk c < 2 in row r; rows is a multiple of eight. As tiles
-// begin at multiples of 256 bytes, the swizzle only flips bits of an address, and so does this step of it:
+// The address of chunk c + 2 d in row r + rows, from that of chunk c < 2 in row r; rows is a multiple of eight. Tiles
+// begin at multiples of 256 bytes, so the swizzle only flips bits of an address, and so does this step of it:
 // (c + 2 d) ^ r = 2 d ^ (c ^ r). To keep an address for each d would cost registers.
 template <int D>
 __device__ __forceinline__ unsigned step(unsigned address, int rows, int d) {
