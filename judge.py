@@ -289,7 +289,7 @@ def _lint(arguments: list[str]) -> int:
 
     problem = _load_problem(parsed.problem)
     if parsed.json:
-        destination.check(Path(parsed.json), problem.directory / "problem.yaml", problem.directory, destination.JSON)
+        destination.check(Path(parsed.json), problem.directory, problem.directory, destination.JSON)
     seeds = commandline.QUICK_SEEDS if parsed.quick else parsed.seeds
     jobs = parsed.jobs or len(os.sched_getaffinity(0))
     options = LintOptions(seeds, parsed.seed, jobs, parsed.dtype, parsed.variant, parsed.kernels, parsed.cache)

@@ -9,6 +9,7 @@ statement.md    the task, for the learner; statement.zh.md, optional: the same i
 reference.py    make_inputs, expected, honest, cost, and disguise where there is one (see harness/cases.py); trusted
                 code, loaded on demand
 starter.cu      compiles and runs, and is not accepted; starter.<dtype>.cu, optional: the same for another dtype
+bad/, honest/   optional kernels that must be rejected, and accepted: harness/linting/kernels.py
 """
 
 from __future__ import annotations

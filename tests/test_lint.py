@@ -111,7 +111,10 @@ def test_an_honest_kernel_that_is_rejected_is_refused(make: Make) -> None:
     assert "seed 1, 2, 3: case two: wrong_answer: " in found.reason and "elements of out differ" in found.reason
 
 
-@pytest.mark.parametrize(("order", "said"), [("@run unsupported", "unsupported"), ("@compile refuse", "compile_error")])
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [("@run unsupported", "unsupported"), ("@run refuse", "no wgmma here"), ("@compile refuse", "compile_error")],
+)
 def test_what_cannot_run_is_not_taken_for_rejected(make: Make, order: str, said: str) -> None:
     found = _kernel(_lint(make({"odd": f"// Odd.\n\n{order}\n"}), only="odd"), "odd")
     assert (found.outcome, found.passed) == (Outcome.REFUSED, 0)

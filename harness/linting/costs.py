@@ -6,7 +6,7 @@ Honest kernels may read what they need not (a query of an empty context), and ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from harness import cases
 from harness.case_list import CaseSpec
 from harness.expressions import ExpressionError, evaluate, names_in
 from harness.linting.case_store import CaseStore
-from harness.linting.records import Check, KernelResult, Outcome
+from harness.linting.records import Check, KernelResult, Outcome, of_track
 from harness.problem import Problem
 from harness.signature import NUMPY_TYPES, Tensor
 
@@ -26,7 +26,7 @@ def byte_model(track: Problem, store: CaseStore, honest: Sequence[KernelResult])
     """cost().bytes of the tests against the distinct bytes of honest kernels."""
     touched = [result.touched for result in honest if result.touched]
     if not touched:
-        return _check(track, "bytes", Outcome.WARNING, "no honest kernel ran, so that cost() is not known to be right")
+        return of_track(track, "bytes", Outcome.WARNING, "no honest kernel ran: cost() is not known to be right")
     costs = {spec.name: cases.cost(track, store.reference, spec).bytes for spec in track.tests}
     nearest = {name: min((t[name] for t in touched if t.get(name, -1) >= cost), default=0)
                for name, cost in costs.items()}  # fmt: skip
@@ -35,7 +35,7 @@ def byte_model(track: Problem, store: CaseStore, honest: Sequence[KernelResult])
         if nearest[name] < cost:
             most = max(t.get(name, 0) for t in touched)
             message = f"{file}: cost() says {cost} bytes of {name}, but no honest kernel touched more than {most}"
-            return _check(track, "bytes", Outcome.REFUSED, message, {"cost": cost, "touched": most})
+            return of_track(track, "bytes", Outcome.REFUSED, message, {"cost": cost, "touched": most})
     beyond = sum(nearest.values()) / max(1, sum(costs.values())) - 1
     figures = {"cost": sum(costs.values()), "touched": sum(nearest.values())}
     if beyond > _SLACK:
@@ -44,9 +44,9 @@ def byte_model(track: Problem, store: CaseStore, honest: Sequence[KernelResult])
             f"{file}: honest kernels touch {beyond:.0%} more bytes than cost() says, most of them on {name}: "
             f"{nearest[name]} for {costs[name]}"
         )
-        return _check(track, "bytes", Outcome.REFUSED, message, figures)
+        return of_track(track, "bytes", Outcome.REFUSED, message, figures)
     message = f"honest kernels touch {beyond:.1%} more bytes than cost() says, over all tests"
-    return _check(track, "bytes", Outcome.SOUND, message, figures)
+    return of_track(track, "bytes", Outcome.SOUND, message, figures)
 
 
 def operations(track: Problem, store: CaseStore) -> Check:
@@ -57,8 +57,8 @@ def operations(track: Problem, store: CaseStore) -> Check:
     if idle or min(flops.values()) < 0 or max(flops.values()) <= 0:
         name = idle[0] if idle else min(flops, key=lambda name: flops[name])
         message = f"{problem.directory / 'reference.py'}: cost() says {flops[name]} flops of {name}"
-        return _check(track, "flops", Outcome.REFUSED, message)
-    return _check(track, "flops", Outcome.SOUND, "cost() says flops of every benchmark")
+        return of_track(track, "flops", Outcome.REFUSED, message)
+    return of_track(track, "flops", Outcome.SOUND, "cost() says flops of every benchmark")
 
 
 def memory(track: Problem, store: CaseStore, seed: int) -> Check:
@@ -71,10 +71,10 @@ def memory(track: Problem, store: CaseStore, seed: int) -> Check:
     figures = {"mib": mib, "limit": limit}
     if mib > limit:
         message = f"{problem.directory / 'problem.yaml'}: {largest} takes at least {mib:.0f} MiB of {limit} allowed"
-        return _check(track, "memory", Outcome.REFUSED, message, figures)
+        return of_track(track, "memory", Outcome.REFUSED, message, figures)
     tests = max(built.values()) / _MIB
     message = f"the largest test takes {tests:.1f} MiB, the largest case, {largest}, at least {mib:.0f} of {limit}"
-    return _check(track, "memory", Outcome.SOUND, message, figures)
+    return of_track(track, "memory", Outcome.SOUND, message, figures)
 
 
 def _built(track: Problem, store: CaseStore, spec: CaseSpec, seed: int) -> int:
@@ -106,10 +106,4 @@ def build_time(track: Problem, store: CaseStore) -> Check:
     total, limit = sum(seconds.values()), track.limits.seconds
     message = f"the tests of a seed are built in {total:.1f} s, {slowest} in {seconds[slowest]:.2f}"
     outcome = Outcome.SOUND if seconds[slowest] <= limit else Outcome.WARNING
-    return _check(track, "build time", outcome, message, {"seconds": total, "slowest": seconds[slowest]})
-
-
-def _check(
-    track: Problem, name: str, outcome: Outcome, message: str, figures: Mapping[str, float] | None = None
-) -> Check:
-    return Check(name, outcome, message, track.dtype, track.variant, figures or {})
+    return of_track(track, "build time", outcome, message, {"seconds": total, "slowest": seconds[slowest]})

@@ -11,7 +11,7 @@ from harness.cases import Case
 from harness.disguise import Disguise
 from harness.linting.answers import inputs_of
 from harness.linting.case_store import CaseStore
-from harness.linting.records import Check, Outcome
+from harness.linting.records import Check, Outcome, of_track
 from harness.problem import Problem
 
 _CLOSE = 1e-9  # of float64 answers whose sums run in another order
@@ -21,7 +21,7 @@ _SEEDS = 2
 def kept_answers(track: Problem, store: CaseStore, seeds: Sequence[int]) -> Check:
     """Every test, disguised once for each of the first seeds. Raises ProblemError for a disguise against the rules."""
     if not hasattr(store.reference, "disguise"):
-        return Check("disguise", Outcome.SOUND, "reference.py has none", track.dtype, track.variant)
+        return of_track(track, "disguise", Outcome.SOUND, "reference.py has none")
     changed, total = 0, 0
     for seed in seeds[:_SEEDS]:
         for spec in track.tests:
@@ -31,12 +31,12 @@ def kept_answers(track: Problem, store: CaseStore, seeds: Sequence[int]) -> Chec
             if wrong:
                 file = track.directory / "reference.py"
                 message = f"{file}: disguise() of {spec.name}, seed {seed}, changes the answer: {wrong} differs"
-                return Check("disguise", Outcome.REFUSED, message, track.dtype, track.variant)
+                return of_track(track, "disguise", Outcome.REFUSED, message)
             total += 1
             changed += any(np.asarray(value).tobytes() != np.asarray(drawn.applied(name, value)).tobytes()
                            for name, value in inputs_of(case).items() if isinstance(value, np.ndarray))  # fmt: skip
     message = f"disguised inputs have the disguised answer; {changed} of {total} differ from the plain ones"
-    return Check("disguise", Outcome.SOUND, message, track.dtype, track.variant, {"changed": changed, "total": total})
+    return of_track(track, "disguise", Outcome.SOUND, message, {"changed": changed, "total": total})
 
 
 def _wrong_output(case: Case, store: CaseStore, drawn: Disguise) -> str:

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from harness.errors import UsageError
-from harness.linting import answers, costs, disguises, workers
+from harness.linting import answers, contrast, costs, disguises, workers
 from harness.linting.case_store import CaseStore
 from harness.linting.kernels import StandingKernel, standing, starters
-from harness.linting.records import Check, KernelResult, LintReport, Outcome
+from harness.linting.records import Check, KernelResult, LintReport, Outcome, of_track
 from harness.linting.trials import Setting
 from harness.problem import Problem
 from harness.sandbox.supervisor import Toolchain
@@ -106,8 +106,8 @@ class _Linting:
         yield answers.accepted_reference(track, store, seeds)
         yield answers.accepted_models(track, store, seeds)
         yield answers.repeatable(track, store, seeds[0])
-        yield from answers.contrast(track, store, seeds)
-        yield answers.effects(track, store, seeds)
+        yield from contrast.cheap_answers(track, store, seeds)
+        yield contrast.effects(track, store, seeds)
         yield disguises.kept_answers(track, store, seeds)
         yield costs.operations(track, store)
         yield costs.memory(track, store, seeds[0])
@@ -122,7 +122,7 @@ class _Linting:
             message = f"{folder} holds {count} kernels for {title(track)}"
             if count < FEW_KERNELS[kind]:
                 message += f"; write {FEW_KERNELS[kind]} or more, as harness/linting/kernels.py describes"
-            yield Check(f"{kind} kernels", outcome, message, track.dtype, track.variant, {"count": count})
+            yield of_track(track, f"{kind} kernels", outcome, message, {"count": count})
 
     def _run(self, kernels: Sequence[StandingKernel]) -> list[KernelResult]:
         """Track after track, so that built cases are shared."""

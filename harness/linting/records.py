@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from harness.problem import Problem
+
 NEAR = 1.25  # error over limit: a bad kernel that comes nearer than this on every case is worth a look
 
 
@@ -27,6 +29,13 @@ class Check:
     dtype: str = ""  # "" where it concerns no track alone
     variant: str = ""
     figures: Mapping[str, float | int | str] = field(default_factory=dict)
+
+
+def of_track(
+    track: Problem, name: str, outcome: Outcome, message: str, figures: Mapping[str, float | int | str] | None = None
+) -> Check:
+    """A check of one track."""
+    return Check(name, outcome, message, track.dtype, track.variant, figures or {})
 
 
 @dataclass(frozen=True)
