@@ -355,3 +355,24 @@ def test_without_a_compiler_the_message_says_what_to_install(monkeypatch: pytest
     monkeypatch.setattr(nvrtc, "_roots", lambda: iter([Path("/nowhere")]))
     with pytest.raises(UsageError, match=r"looked in: /nowhere.*pip install 'nvidia-cuda-nvrtc"):
         nvrtc.find_toolkit()
+
+
+def _toolkit_folder(root: Path, *headers: str) -> Path:
+    for name in ("lib/libnvrtc.so.13", *(f"include/{header}" for header in headers)):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    return root
+
+
+def test_library_headers_come_from_elsewhere_where_a_compiler_lacks_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """PyTorch's packages have the compiler without <nv/target>, which cuda_pipeline.h includes."""
+    bare = _toolkit_folder(tmp_path / "bare", "cuda_pipeline.h")
+    full = _toolkit_folder(tmp_path / "full", "cccl/nv/target")
+    monkeypatch.setattr(nvrtc, "_roots", lambda: iter([bare, full]))
+    assert nvrtc.find_toolkit().include == (bare / "include", full / "include/cccl")
+    monkeypatch.setattr(nvrtc, "_roots", lambda: iter([full, bare]))
+    assert nvrtc.find_toolkit().include == (full / "include", full / "include/cccl")
+    monkeypatch.setattr(nvrtc, "_roots", lambda: iter([bare]))
+    assert nvrtc.find_toolkit().include == (bare / "include",)

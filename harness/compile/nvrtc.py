@@ -7,7 +7,9 @@ It needs no driver and no GPU.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import importlib.util
+import itertools
 import os
 import shutil
 import sys
@@ -22,6 +24,7 @@ INSTALL_HINT = (
     "install the compiler with: pip install 'nvidia-cuda-nvrtc==13.0.*' 'nvidia-cuda-runtime==13.0.*' "
     "'nvidia-cuda-crt==13.0.*' 'nvidia-cuda-cccl==13.0.*'"
 )
+_LIBRARY_HEADER = Path("nv", "target")  # which the toolkit's own headers include, and CCCL brings
 _SUCCESS = 0
 _COMPILATION_ERROR = 6  # NVRTC_ERROR_COMPILATION: the only status that is the user's own fault
 
@@ -54,7 +57,7 @@ def find_toolkit() -> Toolkit:
     for root in _roots():
         toolkit = _toolkit_in(root)
         if toolkit is not None:
-            return toolkit
+            return _with_library_headers(toolkit)
         tried.append(str(root))
     places = ", ".join(tried) or "no CUDA wheel or toolkit"
     raise UsageError(f"cannot find the CUDA compiler library NVRTC (looked in: {places}); {INSTALL_HINT}")
@@ -84,8 +87,21 @@ def _toolkit_in(root: Path) -> Toolkit | None:
     if library is None:
         return None
     pattern = "nvrtc-builtins64_1*.dll" if sys.platform == "win32" else "libnvrtc-builtins.so.1*"
-    include = tuple(path for path in (root / "include", root / "include" / "cccl") if path.is_dir())
-    return Toolkit(library, _newest([library.parent], pattern), include)
+    return Toolkit(library, _newest([library.parent], pattern), _include_folders(root))
+
+
+def _with_library_headers(toolkit: Toolkit) -> Toolkit:
+    """With CCCL's headers (<nv/target>, <cuda/std/...>) from the first place that has them, where the toolkit's own
+    folders lack them: the packages that PyTorch brings have the compiler without them."""
+    places = itertools.chain(toolkit.include, *map(_include_folders, _roots()))
+    folder = next((folder for folder in places if (folder / _LIBRARY_HEADER).is_file()), None)
+    if folder is None or folder in toolkit.include:
+        return toolkit
+    return dataclasses.replace(toolkit, include=(*toolkit.include, folder))
+
+
+def _include_folders(root: Path) -> tuple[Path, ...]:
+    return tuple(path for path in (root / "include", root / "include" / "cccl") if path.is_dir())
 
 
 def _newest(folders: Sequence[Path], pattern: str) -> Path | None:
