@@ -71,6 +71,7 @@ class Entries:
     signature: tuple[Parameter, ...]
     tests: tuple[CaseSpec, ...]
     benchmarks: tuple[CaseSpec, ...]
+    tiers: tuple[tuple[Scope, Mapping[str, float]], ...] = ()  # the first whose scope holds counts
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ class Problem:
             self, dtype=dtype, variant=variant, signature=signature.in_track(self.entries.signature, dtype, variant),
             tests=_those_of(self.entries.tests, dtype, variant),
             benchmarks=_those_of(self.entries.benchmarks, dtype, variant),
+            tiers=next((tiers for scope, tiers in self.entries.tiers if scope.holds(dtype, variant)), {}),
         )  # fmt: skip
 
     def starter_for(self, dtype: str) -> str:
@@ -217,7 +219,6 @@ def load_directory(directory: Path) -> Problem:
         starter=document.read_text(directory / "starter.cu"),
         directory=directory,
         entries=entries,
-        tiers=_read_tiers(top),
         policy=_read_policy(top),
     )
     top.finish()
@@ -238,7 +239,7 @@ def _read_entries(top: Section, known: Scope, parameters: tuple[CaseParameter, .
             message = f"the types{where} are those{other}: submissions could not be told apart"
             raise top.error(message, "signature")
     reader = CaseReader(everywhere, parameters, known)
-    entries = Entries(everywhere, reader.tests(top), reader.benchmarks(top))
+    entries = Entries(everywhere, reader.tests(top), reader.benchmarks(top), _read_tiers(top, known))
     for dtype, variant in tracks:
         tests, benchmarks = (_those_of(cases, dtype, variant) for cases in (entries.tests, entries.benchmarks))
         if not tests:
@@ -290,15 +291,22 @@ def _read_limits(section: Section) -> ProblemLimits:
     return limits
 
 
-def _read_tiers(top: Section) -> dict[str, float]:
+def _read_tiers(top: Section, known: Scope) -> tuple[tuple[Scope, Mapping[str, float]], ...]:
+    """`tiers`: one mapping for all tracks, or a list of them, each with the `dtypes` and `variants` that it is for."""
+    found = top.value("tiers", {})
+    if isinstance(found, list):
+        return tuple(_read_tier(section, known) for section in top.sections("tiers"))
     section = top.section_if_there("tiers")
-    if section is None:
-        return {}
-    tiers = {name: section.take(name, float) for name in section.names()}
+    return (_read_tier(section, known),) if section else ()
+
+
+def _read_tier(section: Section, known: Scope) -> tuple[Scope, Mapping[str, float]]:
+    own = scope.read_scope(section, known)
+    tiers = {name: section.take(name, float) for name in section.names() if name not in scope.KEYS}
     least = [0.0, *tiers.values()]
     if not tiers or any(low >= high for low, high in itertools.pairwise(least)) or least[-1] > 100:
-        raise top.error(f"found {tiers}; must name scores above 0, up to 100, the least first", "tiers")
-    return tiers
+        raise section.error(f"found {tiers}; must name scores above 0, up to 100, the least first")
+    return own, tiers
 
 
 def _read_policy(top: Section) -> ProblemPolicy:

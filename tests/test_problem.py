@@ -155,6 +155,17 @@ def test_benchmarks_tiers_and_policy(tmp_path: Path) -> None:
     assert loaded.policy.device_state_bytes == 64
 
 
+def test_tiers_may_differ_between_tracks(tmp_path: Path) -> None:
+    own = "tiers:\n  - {pass: 30, dtypes: [bfloat16]}\n  - {pass: 40, strong: 70.5}"
+    text = MORE.replace("dtypes: [float32]", "dtypes: [float32, bfloat16]").replace("tiers: {pass: 40, strong: 70.5}", own)
+    directory = _write(tmp_path, text)
+    loaded = problem.load(directory)
+    assert loaded.tiers == {"pass": 40.0, "strong": 70.5} and loaded.track("bfloat16").tiers == {"pass": 30.0}
+    (directory / "problem.yaml").write_text(text.replace("dtypes: [bfloat16]}", "dtypes: [float16]}"))
+    with pytest.raises(ProblemError, match=r"tiers\[0\]\.dtypes: found 'float16', the problem has"):
+        problem.load(directory)
+
+
 def test_without_them_there_are_no_tiers_and_no_device_state(tmp_path: Path) -> None:
     loaded = problem.load(_write(tmp_path, GOOD))
     assert loaded.tiers == {} and loaded.policy.device_state_bytes == 0

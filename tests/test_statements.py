@@ -75,7 +75,7 @@ def test_there_is_a_hint_for_each_rung_and_questions_with_answers(name: str, lan
     text = statement(name, language)
     hints = parts(section(text, SECTIONS[language][6]))
     questions = parts(section(text, SECTIONS[language][7]))
-    rung = "Rung {}: " if language == "en" else "第 {} 级："
+    rung = "Rung {}: " if language == "en" else "第 {} 级\uff1a"
     assert [hint.startswith(rung.format(i + 1)) for i, hint in enumerate(hints)] == [True] * RUNGS[name]
     assert len(questions) >= 5
     assert all(question.startswith(f"{i + 1}. ") for i, question in enumerate(questions))
