@@ -1,6 +1,6 @@
 // FlashAttention forward, rung 3: both products blocked in registers, as a float32 matrix product is.
 //
-// Needs sm_80.
+// Needs sm_90.
 // Idea   In rung 2 a fetch from shared memory feeds four to five multiply-adds. Here a lane owns 8 x 8 of the scores
 //        and 8 x 8 of the output, and adds one outer product after another: 8 numbers of a column of Q times 8 of a
 //        column of K, 8 weights of a key times 8 numbers of its row of V. Four fetches of 16 bytes feed 64
@@ -14,10 +14,13 @@
 //        all other instructions. A step of an outer product is 64 multiply-adds and 4 fetches; a score costs 2 D / 64
 //        such steps, and beside them some 8 instructions: to find the largest, exponentiate, add up, pass on. For
 //        D = 128 that is 256 of 280. Of a lane's 255 registers, 128 hold scores and output, 32 two steps' operands:
-//        no more than 8 warps fit on an SM.
-// Gain   From 64 multiply-adds for 16 fetches and 32 for 6, to 64 for 4.
+//        no more than 8 warps fit on an SM, which do not hide every wait. Shared memory: 84 KiB for D = 64, two blocks
+//        on an SM, and 216 KiB for D = 128, which only Hopper has.
+// Gain   From 64 multiply-adds for 16 fetches and 32 for 6, to 64 for 4. Operands fetched a step early, and 8 steps
+//        to a turn of the loop, are a tenth of the speed.
 // Measured  To be measured.
-// Modelled  To be measured.
+// Modelled  k and v once for every 128 rows (8.0 times for 1000, about half of it if causal), q and out once; no bank
+//           conflicts.
 #include <cuda_runtime.h>
 
 constexpr int kWarp = 32;
@@ -25,7 +28,7 @@ constexpr int kPack = 4;    // floats that move at once
 constexpr int kSide = 8;    // of a lane's squares: two packs
 constexpr int kRows = 128;  // of a block
 constexpr int kPad = kPack;
-constexpr int kUnrolled = 8;  // outer products; with all 128 the loops outgrow the instruction cache, at half the speed
+constexpr int kUnrolled = 8;  // outer products; with 32 the loops outgrow the instruction cache: half the speed
 constexpr int kThreadsPerSm = 256;  // as many as 255 registers each leave room for
 constexpr float kLog2E = 1.44269504f;
 
@@ -162,8 +165,8 @@ __device__ __forceinline__ void mask(int row, int key, int seq_len, bool causal,
   }
 }
 
-// Scores become weights exp(scale * (s - m)), as powers of two: `factor` is scale * log2(e). m is finite: every row sees
-// key 0, which is in the first tile.
+// Scores become weights exp(scale * (s - m)), as powers of two: `factor` is scale * log2(e). m is finite: every row
+// sees key 0, which is in the first tile.
 template <int ColumnLanes>
 __device__ __forceinline__ void softmax(float factor, float (&s)[kSide][kSide], State& state) {
 #pragma unroll
@@ -230,7 +233,8 @@ __device__ __forceinline__ void store(float* out, int rows, int lane_row, int la
   }
 }
 
-// Grid: (batch_heads, ceil(seq_len / kRows)). The last rows, which see most keys, begin first.
+// Grid: (batch_heads, ceil(seq_len / kRows)). The last rows of all heads, which see most keys, begin first, and short
+// ones fill the end: with the rows of one head after the other, causal attention is up to a fifth slower.
 template <int D>
 __global__ void __launch_bounds__(Tile<D>::kThreads, Tile<D>::kBlocksPerSm)
 flash_register_blocking(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
