@@ -10,7 +10,9 @@
 //           the causal mask. 2 * head_dim multiply-adds for a (query, key), each with a shared-memory operand.
 //           Registers: 2 * head_dim floats a thread. At 128 that is more than the 255 a thread may have: some spill.
 // Gain      Against the textbook's three kernels: no N x N traffic at all, and memory linear in N.
-// Measured  to be measured
+// Measured  NVIDIA H200: heads_64_seq_4096_d128 58,335 us, 9 TFLOP/s (6 % of the speed of light);
+//           heads_64_seq_4096_d128_causal 33,647 us, 8 TFLOP/s (6 % of the speed of light); heads_32_seq_4096_d64 6,654
+//           us, 21 TFLOP/s (14 % of the speed of light). Score 4.7.
 // Modelled  k and v 16.0 times at 1,000 tokens (once for each block of 64 rows), q and out once; 31.2 sectors a request
 //           for q and out, not 3.9: neighbouring threads own different rows.
 #include <cuda_runtime.h>

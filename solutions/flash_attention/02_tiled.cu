@@ -12,7 +12,9 @@
 //           time) for 64 multiply-adds, a key of P V costs 2 + 4 fetches for 32; rung 1 pays a fetch for 4.
 //           Registers: 2 * D / 4 outputs and the scores, a quarter of rung 1 at four times its threads a row.
 // Gain      Fewer shared-memory fetches for each multiply-add and enough warps to hide them.
-// Measured  to be measured
+// Measured  NVIDIA H200: heads_64_seq_4096_d128 19,903 us, 28 TFLOP/s (19 % of the speed of light);
+//           heads_64_seq_4096_d128_causal 10,739 us, 26 TFLOP/s (18 % of the speed of light); heads_32_seq_4096_d64
+//           4,565 us, 30 TFLOP/s (21 % of the speed of light). Score 12.8.
 // Modelled  k and v 16.0 times at 1,000 tokens, q and out once; no bank conflicts.
 #include <cuda_runtime.h>
 

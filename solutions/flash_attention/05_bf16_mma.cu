@@ -16,8 +16,11 @@
 //        multiplies for 27 clocks; P V reads none of P: 16 clocks for 27. Besides: waiting for global memory, storing
 //        the tile, barriers, and softmax with a mask for every score, none of it beside the products.
 // Gain   A tenth of rung 2's instructions for the products, half of its bytes.
-// Measured  To be measured.
-// Modelled  To be measured.
+// Measured  NVIDIA H200: heads_64_seq_4096_d128 1,893 us, 290 TFLOP/s (35 % of the speed of light);
+//           heads_64_seq_4096_d128_causal 1,088 us, 253 TFLOP/s (30 % of the speed of light); heads_32_seq_4096_d64 633
+//           us, 217 TFLOP/s (26 % of the speed of light). Score 18.9.
+// Modelled  k and v once for every 128 rows (8.0 times for 1000), q and out once; out in 8 sectors a request where 4
+//           would do; no bank conflicts.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 

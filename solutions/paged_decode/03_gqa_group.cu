@@ -9,7 +9,9 @@
 //           Per query head and tile: 2 * 32 * head_dim multiply-adds, and ten shuffles, not five a token.
 // Gain      num_heads / num_kv_heads times fewer bytes than rung 2, which is what decoding is made of. Nothing for
 //           plain multi-head attention, where the group is one head and the block a single warp.
-// Measured  to be measured
+// Measured  NVIDIA H200: seqs_64_len_4096 1,014 us, 2,119 GB/s (46 % of the speed of light); seqs_1_len_131072 26,170
+//           us, 41 GB/s (1 % of the speed of light); one_65536_among_31_of_4096 13,148 us, 120 GB/s (3 % of the speed
+//           of light). Score 4.1.
 // Modelled  k_cache and v_cache 1.0 times, block_table 127 times; traffic score 97.
 #include <cuda_runtime.h>
 

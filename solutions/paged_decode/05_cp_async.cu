@@ -13,7 +13,9 @@
 //           (head_dim 128), 128 KB; 700 ns of HBM at 4.8 TB/s need 25 KB. For 16 bytes read from shared memory there
 //           are four multiply-adds for each query head of the group: with four heads a third of what the units can do.
 // Gain      The rate of the memory, wherever there are enough blocks: num_seqs * num_kv_heads of them.
-// Measured  to be measured
+// Measured  NVIDIA H200: seqs_64_len_4096 476 us, 4,516 GB/s (97 % of the speed of light); seqs_1_len_131072 2,216 us,
+//           484 GB/s (10 % of the speed of light); one_65536_among_31_of_4096 1,265 us, 1,247 GB/s (27 % of the speed
+//           of light). Score 28.7.
 // Modelled  k_cache and v_cache 1.0x; q 8x and block_table 32x from L1 and L2, because every warp looks for itself.
 // Beware    Shared memory that cp.async fills wants to begin at a multiple of 128 bytes: one static __shared__ variable
 //           before it moves it by 16, each line then lies in two rows, and the kernel takes a sixth longer (measured).

@@ -15,7 +15,9 @@
 //           it.
 // Gain      All multiprocessors have equally much to do: 32 sequences of which one is 16 times as long take no longer
 //           than 47 equal ones. One launch; the merge costs the last block one journey to L2 for 16 pieces.
-// Measured  to be measured
+// Measured  NVIDIA H200: seqs_64_len_4096 478 us, 4,495 GB/s (96 % of the speed of light); seqs_1_len_131072 246 us,
+//           4,368 GB/s (94 % of the speed of light); one_65536_among_31_of_4096 360 us, 4,388 GB/s (94 % of the speed
+//           of light). Score 60.7.
 // Modelled  k_cache and v_cache 1.0x, scratch 1.0x written and read; q 64x, because every warp reads the rows of its
 //           heads for every piece, and block_table 32x, once for each of 8 KV heads and each token in place of each
 //           page: both from L1 and L2.

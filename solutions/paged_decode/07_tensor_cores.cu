@@ -15,7 +15,9 @@
 //           again. Below 8 heads a group leaves 1 - group / 8 of the tensor cores' work unused; they wait anyhow.
 // Gain      From what the CUDA cores can do, some half of the memory's bandwidth for a group of 4, to what the memory
 //           can.
-// Measured  to be measured
+// Measured  NVIDIA H200: seqs_64_len_4096 247 us, 4,360 GB/s (94 % of the speed of light); seqs_1_len_131072 128 us,
+//           4,188 GB/s (90 % of the speed of light); one_65536_among_31_of_4096 184 us, 4,295 GB/s (92 % of the speed
+//           of light). Score 54.3.
 // Modelled  k_cache and v_cache 1.0 times, q 30 times (every warp of every share reads its group's), block_table 8.0
 //           times; no bank conflicts; traffic score 86.
 #include <cuda_bf16.h>

@@ -5,7 +5,9 @@
 //           Neighbouring threads read neighbouring dimensions, so partial_out is read in full sectors.
 // Cost      num_splits * rows * head_dim floats of partial_out, once: the fewest possible. But m and l are fetched,
 //           and the exponentials computed, head_dim times for every row.
-// Measured  to be measured
+// Gain      The first of the ladder: what the others are set against.
+// Measured  NVIDIA H200: rows_65536_splits_32 589 us, 1,908 GB/s (42 % of the speed of light); rows_262144_splits_4 449
+//           us, 1,516 GB/s (33 % of the speed of light). Score 20.1.
 // Modelled  partial_out 1.0 times, m 7.6 and l 4.0 times at 128 splits; traffic score 57.
 #include <cuda_runtime.h>
 
