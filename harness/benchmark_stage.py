@@ -8,6 +8,7 @@ against a data sheet: such figures are marked as modelled from here on.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 
@@ -83,7 +84,7 @@ def modelled(
     smaller = [spec.modelled or spec for spec in specs]
     for spec, case in zip(specs, _built(problem, smaller, seed), strict=True):
         result, _ = run(case)
-        yield _with_model(result, case, card, ceiling_rules.rate_for(card, problem.dtype), spec.modelled_differs)
+        yield _with_model(result, case, card, problem.dtype, spec.modelled_differs)
 
 
 def _built(problem: Problem, specs: Sequence[CaseSpec], seed: int) -> Iterator[Case]:
@@ -91,12 +92,15 @@ def _built(problem: Problem, specs: Sequence[CaseSpec], seed: int) -> Iterator[C
         yield from ahead
 
 
-def _with_model(result: CaseResult, case: Case, card: Ceilings, rate: float, emulated: str) -> CaseResult:
+def _with_model(result: CaseResult, case: Case, card: Ceilings, dtype: str, emulated: str) -> CaseResult:
     traffic = result.traffic
     if result.verdict is not Verdict.ACCEPTED or traffic is None or not traffic.sector_bytes:
         return result
-    counted = sum(sum(launch.flops.values()) for launch in traffic.launches)
+    counted: Counter[str] = Counter()
+    for launch in traffic.launches:
+        counted.update(launch.flops)
+    work, rate = ceiling_rules.work_seconds(card, dtype, counted), ceiling_rules.rate_for(card, dtype)
     figures = score.modelled_benchmark(
-        case.cost.bytes, case.cost.flops, traffic.sector_bytes, counted, card, rate, emulated
+        case.cost.bytes, case.cost.flops, traffic.sector_bytes, work, card, rate, emulated
     )
     return replace(result, benchmark=figures)

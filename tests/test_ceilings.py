@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator
@@ -218,3 +219,14 @@ def test_rates_by_type(dtype: str, rates: dict[str, float], rate: float, fastest
 def test_another_type_has_no_ceiling() -> None:
     with pytest.raises(JudgeError, match="int8"):
         ceilings.rate_for(FIGURES, "int8")
+
+
+def test_counted_operations_take_the_time_of_the_units_that_do_them() -> None:
+    """A float32 kernel on multiply-adds is not modelled as if matrix units helped it, nor three products of tf32 as one."""
+    card = dataclasses.replace(FIGURES, rates={"fma": 60e12, "tf32": 400e12, "bf16": 800e12})
+    assert ceilings.work_seconds(card, "float32", {"fma": 50 * 10**9, "special": 10**10}) == pytest.approx(1e-3)
+    assert ceilings.work_seconds(card, "float32", {"tensor": 4 * 10**11, "fma": 10**9}) == pytest.approx(1e-3)
+    assert ceilings.work_seconds(card, "bfloat16", {"tensor": 4 * 10**11}) == pytest.approx(0.5e-3)
+    assert ceilings.work_seconds(card, "bfloat16", {}) == 0
+    without = dataclasses.replace(FIGURES, rates={"fma": 60e12})
+    assert ceilings.work_seconds(without, "float16", {"tensor": 6 * 10**10}) == pytest.approx(1e-3)

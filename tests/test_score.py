@@ -171,7 +171,7 @@ def test_the_floor_is_never_above_what_the_score_knows() -> None:
 
 
 def test_figures_of_a_modelled_benchmark() -> None:
-    found = modelled_benchmark(1100 * MB, 6 * 10**9, 4400 * MB, 12 * 10**9, H200, FMA, "repeat 2 of 64")
+    found = modelled_benchmark(1100 * MB, 6 * 10**9, 4400 * MB, 0.2e-3, H200, FMA, "repeat 2 of 64")
     assert found.score == pytest.approx(25)
     assert found.seconds == pytest.approx(1e-3)
     assert near((found.sol_seconds, found.bound), (0.25e-3, "memory"))
@@ -182,7 +182,7 @@ def test_figures_of_a_modelled_benchmark() -> None:
 
 
 def test_a_modelled_case_takes_no_less_than_its_operations() -> None:
-    wasteful = modelled_benchmark(MB, 6 * 10**9, MB, 12 * 10**9, H200, FMA, "")
+    wasteful = modelled_benchmark(MB, 6 * 10**9, MB, 0.2e-3, H200, FMA, "")
     assert wasteful.seconds == pytest.approx(0.2e-3)
     uncounted = modelled_benchmark(MB, 6 * 10**9, MB, 0, H200, FMA, "")
     assert uncounted.seconds == pytest.approx(0.1e-3)

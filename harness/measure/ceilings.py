@@ -7,7 +7,7 @@ of submissions; the result of every kernel is checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from harness.cards import Card
@@ -152,6 +152,15 @@ def rate_for(ceilings: Ceilings, dtype: str) -> float:
     if dtype not in _UNITS:
         raise JudgeError(f"there is no ceiling for {dtype}")
     return rates.get(_UNITS[dtype], rates["fma"])
+
+
+def work_seconds(ceilings: Ceilings, dtype: str, flops: Mapping[str, int]) -> float:
+    """What counted operations take at the least: `flops` by kind as harness/traffic.py has them, those of matrix units
+    at the rate of the units for this dtype (float32: tf32), all others at that of multiply-adds; both run side by
+    side."""
+    unit = ceilings.rates.get("tf32" if dtype == "float32" else _UNITS[dtype], ceilings.rates["fma"])
+    tensor = flops.get("tensor", 0)
+    return max(tensor / unit, (sum(flops.values()) - tensor) / ceilings.rates["fma"])
 
 
 def fastest_rate_for(ceilings: Ceilings, dtype: str) -> float:

@@ -65,16 +65,17 @@ def benchmark(
 
 
 def modelled_benchmark(
-    bytes: int, flops: int, moved_bytes: int, counted_flops: int, ceilings: Ceilings, rate: float, emulated: str
+    bytes: int, flops: int, moved_bytes: int, work_seconds: float, ceilings: Ceilings, rate: float, emulated: str
 ) -> Benchmark:
-    """The figures of a case that was emulated: its time is what the counted traffic and operations take at the
-    ceilings, its score the traffic alone. It has no floor (0), since nothing was timed.
+    """The figures of a case that was emulated: its time is what the counted traffic takes at the ceilings, or the
+    counted operations (`work_seconds`, see ceilings.work_seconds), its score the traffic alone. It has no floor (0),
+    since nothing was timed.
 
-    `bytes` and `flops` are the fewest of the emulated case; `counted_flops` 0: nobody counted, the fewest are taken.
+    `bytes` and `flops` are the fewest of the emulated case; `work_seconds` 0: nobody counted, the fewest are taken.
     Raises ValueError if no byte was moved."""
     if moved_bytes <= 0:
         raise ValueError("a case that moved no byte has no traffic score")
-    seconds, _ = speed_of_light(moved_bytes, max(flops, counted_flops), ceilings.bandwidth, rate)
+    seconds = max(speed_of_light(moved_bytes, flops, ceilings.bandwidth, rate)[0], work_seconds)
     sol_seconds, bound = speed_of_light(bytes, flops, ceilings.bandwidth, rate)
     shares = _shares(bytes, flops, seconds, ceilings.bandwidth, rate)
     return Benchmark(
