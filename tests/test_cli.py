@@ -262,6 +262,16 @@ def test_show_has_the_track_that_is_asked_for() -> None:
     assert "FLOP/s in float16)" in other and "many_rows" in other and "many_rows" not in first
 
 
+def test_show_folds_hints_away_and_speaks_chinese() -> None:
+    folded, unfolded = (_run("show", "split_k_merge", *words).stdout for words in ([], ["--unfold"]))
+    assert "[+] Rung 1: a block for each row" in folded and "Every thread goes over the splits" not in folded
+    assert "[-] **Rung 1: a block for each row" in unfolded and "Every thread goes over the splits" in unfolded
+    assert "<details>" not in folded + unfolded
+    assert "## 内存布局" in _run("show", "split_k_merge", "--lang", "zh").stdout
+    other = _run("show", TRACKS, "--lang", "zh")
+    assert other.returncode == 2 and "no statement in 'zh': statement.zh.md is missing" in other.stderr
+
+
 def test_start_takes_the_starter_of_a_dtype(tmp_path: Path) -> None:
     assert _run("start", TRACKS, "half.cu", "--dtype", "float16", cwd=tmp_path).returncode == 0
     assert (tmp_path / "half.cu").read_text() == (TRACKS / "starter.float16.cu").read_text()

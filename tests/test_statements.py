@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from harness import cases, problem
 from harness.check import FLOORS
 from harness.problem import Problem
 from harness.reference import load_reference
 from harness.report import folding
+from harness.report.markdown import Statement
 
 PROBLEMS = ("paged_decode", "flash_attention", "split_k_merge")
 LANGUAGES = ("en", "zh")
@@ -75,7 +78,7 @@ def test_there_is_a_hint_for_each_rung_and_questions_with_answers(name: str, lan
     text = statement(name, language)
     hints = parts(section(text, SECTIONS[language][6]))
     questions = parts(section(text, SECTIONS[language][7]))
-    rung = "Rung {}: " if language == "en" else "第 {} 级\uff1a"
+    rung = {"en": "Rung {}: ", "zh": "第 {} 级"}[language]
     assert [hint.startswith(rung.format(i + 1)) for i, hint in enumerate(hints)] == [True] * RUNGS[name]
     assert len(questions) >= 5
     assert all(question.startswith(f"{i + 1}. ") for i, question in enumerate(questions))
@@ -264,3 +267,11 @@ def test_what_folds_is_hidden_until_it_is_asked_for() -> None:
     text = "a\n\n<details><summary>Why?</summary>\n\nBecause.\n\n</details>\n\nb\n"
     assert folding.folded(text) == "a\n\n[+] Why?\n\nb\n"
     assert folding.unfolded(text) == "a\n\n[-] **Why?**\n\nBecause.\n\nb\n"
+
+
+@each
+@both
+def test_a_terminal_loses_nothing_of_a_table(name: str, language: str) -> None:
+    console = Console(width=90, file=io.StringIO(), force_terminal=True, color_system=None)
+    console.print(Statement(statement(name, language)))
+    assert isinstance(console.file, io.StringIO) and "…" not in console.file.getvalue()

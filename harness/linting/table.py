@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +14,7 @@ from harness.linting.records import NEAR, Check, KernelResult, LintReport, Outco
 from harness.problem import BASE
 from harness.report.console import Console
 from harness.report.excerpt import printable
+from harness.report.json import plain
 
 SCHEMA = 1  # of the JSON; raised when a field changes its meaning
 _STYLES = {Outcome.SOUND: "green", Outcome.WARNING: "yellow", Outcome.REFUSED: "bold red"}
@@ -106,14 +105,4 @@ def render(report: LintReport) -> str:
     """The report as one indented JSON object: `schema`, `sound`, and the fields of harness/linting/records.py. Numbers
     that JSON lacks are "Infinity" and "NaN"."""
     fields = {"schema": SCHEMA, "sound": report.sound, **dataclasses.asdict(report)}
-    return json.dumps(_plain(fields), indent=2, allow_nan=False) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity"
-    return value
+    return json.dumps(plain(fields), indent=2, allow_nan=False) + "\n"

@@ -34,9 +34,9 @@ def print_problem(problem: Problem, card: Card, language: str = "en", unfold: bo
     lines = benchmark_lines(problem, card)
     console = Console()
     if console.is_terminal:
-        from rich.markdown import Markdown
+        from harness.report.markdown import Statement
 
-        console.print(Markdown(printable(statement)))
+        console.print(Statement(printable(statement)))
     else:
         _plain(console, statement)
     _plain(console, f"\n{problem.declaration()}\n")

@@ -32,7 +32,7 @@ _NAMES = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 def render(report: Report) -> str:
     """The report as one indented JSON object; non-finite numbers are "NaN", "Infinity" and "-Infinity"."""
-    return json.dumps(_plain(as_dict(report)), indent=2, allow_nan=False) + "\n"
+    return json.dumps(plain(as_dict(report)), indent=2, allow_nan=False) + "\n"
 
 
 def as_dict(report: Report) -> dict[str, Any]:
@@ -70,13 +70,14 @@ def _nan_is_worst(ratio: float) -> float:
     return math.inf if math.isnan(ratio) else ratio
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as JSON has it: names for numbers that JSON lacks, and texts for what it knows nothing of."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return _NAMES.get(value, "NaN")
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    return _plain(value.item()) if hasattr(value, "item") else str(value)
+    return plain(value.item()) if hasattr(value, "item") else str(value)
