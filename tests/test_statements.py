@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from harness import cases, problem
-from harness.check import FLOORS
+from harness.check import FLOORS, LOG_SUM_EXP_FLOORS
 from harness.problem import Problem
 from harness.reference import load_reference
 from harness.report import folding
@@ -145,6 +145,16 @@ def test_the_limits_are_those_of_the_checker(name: str, language: str) -> None:
     assert {dtype: tuple(map(float, cells)) for dtype, cells in table.items()} == {
         dtype: FLOORS[dtype] for dtype in problem.load(name).dtypes
     }
+
+
+@each
+@both
+def test_the_factor_on_a_log_sum_exp_is_that_of_the_checker(name: str, language: str) -> None:
+    text = section(statement(name, language), SECTIONS[language][4])
+    loaded = problem.load(name)
+    for dtype in loaded.dtypes[1:]:
+        wide = any(tensor.check == "log_sum_exp" for v in loaded.variants for tensor in loaded.track(dtype, v.name).outputs)
+        assert (f"${LOG_SUM_EXP_FLOORS[dtype]:g}$" in text) == wide
 
 
 MEASURED = {  # the benchmark that the table under "What is measured" is about
