@@ -17,10 +17,11 @@
 //        instructions to issue, 64 ex2, 510 clocks, and its share of shared memory, 1,500. D = 64 halves all but
 //        the softmax: 850 clocks of products, 650 instructions and still 510 of ex2.
 // Gain   All of it beside one another would be 640 TFLOP/s. Two warps for each tensor core, which is what registers
-//        allow, hide a part: two thirds of that for D = 128, half for D = 64.
-// Tried  What made no difference, or a loss: queries kept in registers; 3 buffers; 8 warps sharing a tile; 48 or 16
-//        rows a warp; scores of the next tile before this one's softmax; two groups of warps half a tile apart; every
-//        fourth ex2 as a polynomial. Under load the card draws its 700 W, and the clock falls by a tenth.
+//        allow, hide a part: expect 60 % of that for D = 128, 55 % for D = 64, half as fast again as rung 5 and more.
+// Tried  For D = 64 queries kept in registers and a third buffer together are worth 3 %. No gain, or a loss: 8 warps
+//        that share a tile; 16 or 48 rows a warp; scores of the next tile before this one's softmax; two groups of
+//        warps half a tile apart; every fourth ex2 as a polynomial. Under lasting load the card draws its 700 W, and
+//        its clock falls by a tenth.
 // Measured  NVIDIA H200: heads_64_seq_4096_d128 1,368 us, 402 TFLOP/s (48 % of the speed of light);
 //           heads_64_seq_4096_d128_causal 721 us, 382 TFLOP/s (46 % of the speed of light); heads_32_seq_4096_d64 390
 //           us, 352 TFLOP/s (42 % of the speed of light). Score 32.2.
