@@ -43,12 +43,23 @@ def offset_scores(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, rng
     q += size * direction * rng.choice(_SIGNS, size=(*q.shape[:-1], 1))
 
 
+def falling_scores(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, rng: np.random.Generator) -> None:
+    """The scores of a row fall from near +120 to near -120 along the keys [..., keys, head_dim], or rise: the maximum
+    of some keys, be they the first or the last, does not do for all."""
+    head_dim = q.shape[-1]
+    size = np.float32((_OFFSET / (scale * head_dim)) ** 0.5)
+    direction = rng.choice(_SIGNS, size=head_dim)
+    k += size * direction * np.linspace(1, -1, k.shape[-2], dtype=np.float32)[:, None]
+    q += size * direction * rng.choice(_SIGNS, size=(*q.shape[:-1], 1))
+
+
 SHAPERS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray, float, np.random.Generator], None]] = {
     "normal": lambda q, k, v, scale, rng: None,
     "wide": wide,
     "outliers": outliers,
     "large_scores": large_scores,
     "offset_scores": offset_scores,
+    "falling_scores": falling_scores,
     "needles": lambda q, k, v, scale, rng: None,  # the problem itself aims queries at keys, with `needle`
 }
 
