@@ -247,7 +247,8 @@ def _show(arguments: list[str]) -> int:
     parser.add_argument("--card", default="H200", help="the GPU whose speed of light is shown (H200)")
     commandline.add_track(parser, "the problem's first")
     parser.add_argument("--lang", choices=("en", "zh"), default="en", help="of the statement: English or Chinese (en)")
-    parser.add_argument("--unfold", action="store_true", help="also the hints and answers that are folded away")
+    about = "also hint or answer N; several with commas, or all"
+    parser.add_argument("--unfold", type=commandline.name, metavar="N", help=about)
     parsed = parser.parse(arguments)
     from harness import cards
     from harness.report import catalogue
@@ -255,7 +256,7 @@ def _show(arguments: list[str]) -> int:
     problem = _load_problem(parsed.problem).track(parsed.dtype, parsed.variant)
     card = cards.get(parsed.card)
     with streams.printing():
-        catalogue.print_problem(problem, card, parsed.lang, parsed.unfold)
+        catalogue.print_problem(problem, card, parsed.lang, parsed.unfold or "")
     return 0
 
 

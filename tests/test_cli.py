@@ -251,7 +251,7 @@ def test_list_and_show() -> None:
     assert 'extern "C" void solve(const float* partial_out' in shown and "one_split" in shown
     assert "(NVIDIA H200, data sheet: 4.80 TB/s, 165 TFLOP/s in float32)" in shown
     assert "\nrows_65536_splits_32        bandwidth  1.12 GB   537 M        0.48          234 us  memory\n" in shown
-    assert "\n  num_splits 8, rows 131072, head_dim 128, empty 0.4\n" in shown and "pass from 38, strong from" in shown
+    assert "\n  num_splits 8, rows 131072, head_dim 128, empty 0.4\n" in shown and "pass from 35, strong from" in shown
 
 
 def test_show_has_the_track_that_is_asked_for() -> None:
@@ -263,10 +263,16 @@ def test_show_has_the_track_that_is_asked_for() -> None:
 
 
 def test_show_folds_hints_away_and_speaks_chinese() -> None:
-    folded, unfolded = (_run("show", "split_k_merge", *words).stdout for words in ([], ["--unfold"]))
-    assert "[+] Rung 1: a block for each row" in folded and "Every thread goes over the splits" not in folded
-    assert "[-] **Rung 1: a block for each row" in unfolded and "Every thread goes over the splits" in unfolded
-    assert "<details>" not in folded + unfolded
+    folded, unfolded, one = (
+        _run("show", "split_k_merge", *words).stdout for words in ([], ["--unfold", "all"], ["--unfold", "2,3"])
+    )
+    assert "[+2] Rung 1: a block for each row" in folded and "Every thread goes over the splits" not in folded
+    assert "[-2] **Rung 1: a block for each row" in unfolded and "Every thread goes over the splits" in unfolded
+    assert "[+1] Answer" in one and "[-2] **Rung 1" in one and "[-3] **Rung 2" in one and "[+4] Rung 3" in one
+    assert "--unfold N` opens it" in folded and "--unfold N" not in unfolded
+    assert "<details>" not in folded + unfolded + one
+    missing = _run("show", "split_k_merge", "--unfold", "99")
+    assert missing.returncode == 2 and "--unfold 99: there are parts 1 to" in missing.stderr
     assert "## 内存布局" in _run("show", "split_k_merge", "--lang", "zh").stdout
     other = _run("show", TRACKS, "--lang", "zh")
     assert other.returncode == 2 and "no statement in 'zh': statement.zh.md is missing" in other.stderr

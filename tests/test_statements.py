@@ -275,8 +275,8 @@ def test_long_numbers_are_the_same_in_both_languages(name: str) -> None:
 
 def test_what_folds_is_hidden_until_it_is_asked_for() -> None:
     text = "a\n\n<details><summary>Why?</summary>\n\nBecause.\n\n</details>\n\nb\n"
-    assert folding.folded(text) == "a\n\n[+] Why?\n\nb\n"
-    assert folding.unfolded(text) == "a\n\n[-] **Why?**\n\nBecause.\n\nb\n"
+    assert folding.folded(text) == "a\n\n[+1] Why?\n\nb\n"
+    assert folding.folded(text, folding.chosen(text, "all")) == "a\n\n[-1] **Why?**\n\nBecause.\n\nb\n"
 
 
 @each

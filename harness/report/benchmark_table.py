@@ -30,7 +30,8 @@ def benchmark_lines(problem: Problem, card: Card) -> list[str]:
 def basis(problem: Problem, card: Card) -> str:
     """What the speed of light is taken from."""
     bandwidth, rate = _ceilings(problem, card)
-    return f"{card.full_name}, data sheet: {_scaled(bandwidth)}B/s, {_scaled(rate)}FLOP/s in {problem.dtype}"
+    dtype = "bfloat16, of which q is" if problem.dtype == "float8_e4m3" else problem.dtype
+    return f"{card.full_name}, data sheet: {_scaled(bandwidth)}B/s, {_scaled(rate)}FLOP/s in {dtype}"
 
 
 def _ceilings(problem: Problem, card: Card) -> tuple[float, float]:

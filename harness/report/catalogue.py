@@ -26,11 +26,13 @@ def print_problems(problems: Sequence[Problem]) -> None:
     Console().print(table)
 
 
-def print_problem(problem: Problem, card: Card, language: str = "en", unfold: bool = False) -> None:
-    """Statement (rendered on a terminal, as written elsewhere; hints and answers only to `unfold`), signature, cases,
-    and what benchmarks take at least on a card. Raises UsageError where there is no statement in the language,
-    ProblemError where the reference does not tell the benchmarks' cost."""
-    statement = (folding.unfolded if unfold else folding.folded)(problem.statement_in(language))
+def print_problem(problem: Problem, card: Card, language: str = "en", unfold: str = "") -> None:
+    """Statement (rendered on a terminal, as written elsewhere; of hints and answers those that `unfold` numbers),
+    signature, cases, and what benchmarks take at least on a card. Raises UsageError where there is no statement in the
+    language, or no such part; ProblemError where the reference does not tell the benchmarks' cost."""
+    text = problem.statement_in(language)
+    opened = folding.chosen(text, unfold)
+    statement = folding.folded(text, opened)
     lines = benchmark_lines(problem, card)
     console = Console()
     if console.is_terminal:
@@ -39,6 +41,9 @@ def print_problem(problem: Problem, card: Card, language: str = "en", unfold: bo
         console.print(Statement(printable(statement)))
     else:
         _plain(console, statement)
+    if folding.chosen(text, folding.ALL) - opened:
+        how = f"`judge.py show {problem.id} --unfold N` opens it, --unfold all opens everything"
+        _plain(console, f"\n[+N] is folded away: {how}")
     _plain(console, f"\n{problem.declaration()}\n")
     if len(problem.dtypes) > 1:
         _plain(console, f"dtypes: {', '.join(problem.dtypes)}; shown here: {problem.dtype}")
