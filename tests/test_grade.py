@@ -98,6 +98,18 @@ def test_a_file_is_held_to_its_declaration(doubling: Problem, tmp_path: Path, te
     (tmp_path / "a.cu").unlink()
 
 
+def test_a_file_that_cannot_be_opened_is_its_authors_surprise(doubling: Problem, tmp_path: Path) -> None:
+    """Whatever it declares, and also where it vanished after it was found."""
+    (tmp_path / "a.cu").symlink_to("/etc/passwd")
+    (tmp_path / "a.expect.yaml").write_text("verdict: compile_error")
+    for entry in (entries(tmp_path, doubling)[0], Entry("b.cu", tmp_path / "b.cu", doubling, Declaration())):
+        result = judging.grade(entry, Settings(OPTIONS), lambda step: None)
+        assert (result.status, result.verdict) == (Status.SURPRISE, Verdict.COMPILE_ERROR) and result.reasons
+        assert "root:" not in repr(result)
+        result = judging.grade(entry, Settings(OPTIONS, report_only=True), lambda step: None)
+        assert (result.status, result.verdict) == (Status.REPORTED, Verdict.COMPILE_ERROR)
+
+
 def test_a_score_takes_all_cases_and_only_on_a_gpu() -> None:
     gpu, cpu = Settings(replace(OPTIONS, device="gpu")), Settings(OPTIONS)
     assert judging.options(Declaration(score=40.0), gpu).cases == "benchmarks"

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from harness.grading import wording
+from harness.grading import files, wording
 from harness.grading.discovery import Entry
 from harness.grading.graded import Graded, Status, first_error
 from harness.grading.session import Session, Watch
@@ -155,9 +155,8 @@ def _first(entry: Entry, graded: Graded) -> tuple[str, int]:
 
 def _code(entry: Entry, line: int, columns: int) -> list[str]:
     """The line of the file that is meant, underlined."""
-    if not line or not entry.source.is_file():
+    if not line or entry.fault:
         return []
-    source = entry.source.read_text(encoding="utf-8-sig", errors="replace")
-    return excerpt(source, line, around=0, columns=columns - 2)
+    return excerpt(files.text(entry.source), line, around=0, columns=columns - 2)
 
 
