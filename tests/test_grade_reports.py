@@ -97,6 +97,21 @@ def test_below_the_table_each_surprise_shows_its_first_finding_and_line(mixed: S
     assert "6 files: 1 as declared, 2 surprises, 1 skipped, 1 judge error, 1 not run  on H200  in 12.5 s  seed 7\n" in said
 
 
+def test_what_the_judge_explains_comes_before_what_the_compiler_says(doubling: Problem, tmp_path: Path) -> None:
+    (tmp_path / "a.cu").write_text("x\n")
+    wrong = "solve() has the wrong parameters:\n  expected (int n)\n  found    (float n)"
+    note = Group(Finding(FindingKind.NOTE, "Other tracks: float16."), ())
+    found = (note, Group(Finding(FindingKind.NOTE, wrong, "a.cu", 1), ()))
+    log = "".join(f"a.cu(1): error: number {number}\n" for number in range(20)) + f"\na.cu(1): {wrong}\n"
+    result = Graded(Status.SURPRISE, ("r",), Verdict.COMPILE_ERROR, findings=found, log=log)
+    entry = Entry("a.cu", tmp_path / "a.cu", doubling, Declaration())
+    made = Session([entry], Settings(OPTIONS), 1, {0: result})
+    for said in (_printed(made), markdown.render(made), junit.render(made)):
+        places = [said.index(word) for word in ("expected (int n)", "found    (float n)", "Other tracks", "number 0")]
+        assert places == sorted(places) and said.count("wrong parameters") == 1
+    assert "number 5" in _printed(made) and "number 6" not in _printed(made)
+
+
 def test_a_list_of_verdicts_holds_nobody_to_anything(mixed: Session) -> None:
     said = _printed(_listed(mixed))
     assert "declared" not in said and "SURPRISE" not in said and "1 accepted, 1 data_race  on cpu" in said

@@ -22,8 +22,10 @@ def fault(file: Path, folder: Path, ending: str) -> str:
     try:
         real, root = Path(os.path.realpath(file, strict=True)), Path(os.path.realpath(folder, strict=True))
         mode = real.stat().st_mode
-    except (OSError, ValueError) as error:
-        return _REASONS.get(getattr(error, "errno", 0), "") or f"cannot be read: {getattr(error, 'strerror', None) or error}"
+    except OSError as error:
+        return _REASONS.get(error.errno or 0, "") or f"cannot be read: {error.strerror or error}"
+    except ValueError as error:
+        return f"cannot be read: {error}"
     if not real.is_relative_to(root):
         return f"it leads out of the folder {folder}; put a copy there"
     if not stat.S_ISREG(mode):

@@ -145,9 +145,13 @@ def _surprise(entry: Entry, graded: Graded, columns: int) -> Iterable[Text]:
 
 
 def _first(entry: Entry, graded: Graded) -> tuple[str, int]:
-    """What tells most about a verdict: the compiler's first words, or the first finding; and its line."""
-    if graded.verdict is Verdict.COMPILE_ERROR and graded.log.strip():
-        return "\n".join(graded.log.split("\n")[:_MAX_LOG]), first_error(graded.log)
+    """What tells most about a verdict: the first finding; of what does not compile all that the judge explains, then
+    the compiler's first words. And its line."""
+    if graded.verdict is Verdict.COMPILE_ERROR:
+        raw = len(wording.compiler_lines(graded))
+        said = wording.explanation(entry, graded)
+        lines = [group.finding.line for group in graded.findings if group.finding.line] or [first_error(graded.log)]
+        return "\n".join(said[: len(said) - max(0, raw - _MAX_LOG)]), lines[0]
     if graded.findings:
         return wording.finding(entry, graded.findings[0]), graded.findings[0].finding.line
     return "", 0

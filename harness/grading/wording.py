@@ -73,7 +73,15 @@ def finding(entry: Entry, group: Group) -> str:
 
 
 def explanation(entry: Entry, graded: Graded) -> list[str]:
-    """What led to the verdict: all findings, or what the compiler said where there are none."""
-    found = [finding(entry, group) for group in graded.findings]
-    log = graded.log.strip().split("\n") if graded.log.strip() and graded.verdict is Verdict.COMPILE_ERROR else []
-    return log + [text for text in found if not any(row and row in text for row in log)]
+    """What led to the verdict: all findings, those with a place first, then what only the compiler said."""
+    groups = sorted(graded.findings, key=lambda group: not group.finding.line)
+    return [finding(entry, group) for group in groups] + compiler_lines(graded)
+
+
+def compiler_lines(graded: Graded) -> list[str]:
+    """The compiler's own lines where it refused the file; what the judge adds to them is among the findings."""
+    if graded.verdict is not Verdict.COMPILE_ERROR:
+        return []
+    messages = [group.finding.message.split("\n") for group in graded.findings]
+    rows = (row for row in graded.log.split("\n") if row.strip())
+    return [row for row in rows if not any((said[0] and said[0] in row) or row in said for said in messages)]
