@@ -157,6 +157,13 @@ def test_complaints(tmp_path: Path, given: str, message: str) -> None:
         find([tmp_path / given])
 
 
+def test_a_name_with_line_breaks_is_one_line_of_a_complaint(tmp_path: Path) -> None:
+    (tmp_path / "a\n::error::b.cu").write_text("x")
+    with pytest.raises(UsageError, match=r"a\\x0a::error::b\.cu: for which problem") as caught:
+        find([tmp_path])
+    assert "\n" not in str(caught.value)
+
+
 def test_all_complaints_come_at_once(tmp_path: Path) -> None:
     for number in range(12):
         (tmp_path / f"{number:02}.cu").write_text("// judge: nonsense")

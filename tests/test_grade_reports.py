@@ -112,6 +112,27 @@ def test_what_the_judge_explains_comes_before_what_the_compiler_says(doubling: P
     assert "number 5" in _printed(made) and "number 6" not in _printed(made)
 
 
+def test_names_of_files_forge_neither_rows_nor_commands(doubling: Problem, tmp_path: Path) -> None:
+    names = ["a.cu  doubling  float32  accepted  0.7  OK\n::error::no\r\n.cu", "::warning::b\u2028.cu", "c\udcff##[error]\t.cu"]
+    log = "  ::error::echoed\n##[error]too\n"
+    entries = [Entry(name, tmp_path / name, doubling, Declaration(where=f"{name}:1")) for name in names]
+    result = Graded(Status.SURPRISE, (f"cannot read {names[0]}",), Verdict.COMPILE_ERROR, log=log, findings=(RACE,))
+    made = Session(entries, Settings(OPTIONS), 1, dict.fromkeys(range(3), result))
+    stream = io.StringIO()
+    with table.watching(Console(file=stream), made) as tell:
+        for entry in entries:
+            tell(entry, result)
+    assert len(stream.getvalue().splitlines()) == 3
+    rows = _printed(made).split("\n\n")[0].splitlines()
+    assert len([row for row in rows if re.search(r"SURPRISE\s*$", row)]) == 3 and r".cu\x20" not in rows[0]
+    cases = ElementTree.fromstring(junit.render(made)).findall(".//testcase")
+    assert not [value for case in cases for value in case.attrib.values() if re.search(r"[\r\n]", value)]
+    marked = markdown.render(made).splitlines()
+    assert len([line for line in marked if line.startswith("| ")]) == 5
+    for text in (stream.getvalue(), _printed(made)):
+        assert not re.search(r"^\s*::|##\[|\r|\u2028", text, re.M) and r"\x0a" in text
+
+
 def test_a_list_of_verdicts_holds_nobody_to_anything(mixed: Session) -> None:
     said = _printed(_listed(mixed))
     assert "declared" not in said and "SURPRISE" not in said and "1 accepted, 1 data_race  on cpu" in said

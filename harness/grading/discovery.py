@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +20,7 @@ from harness.grading.declaration import SIDECAR, Declaration
 from harness.problem import Problem
 
 _MAX_COMPLAINTS = 10
+_LINES = re.compile(r"[\r\n]")
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def _noting(complaints: list[str]) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        complaints.append(str(error))
+        complaints.append(_LINES.sub(lambda match: f"\\x{ord(match[0]):02x}", str(error)))  # of names of files
 
 
 def _together(complaints: list[str]) -> str:

@@ -41,7 +41,7 @@ def _lines(session: Session) -> Iterator[str]:
 
 
 def _cells(entry: Entry, graded: Graded, held: bool, scored: bool) -> Iterator[str]:
-    yield from (entry.name, entry.problem.id, wording.track(graded))
+    yield from (wording.name(entry.name), entry.problem.id, wording.track(graded))
     if held:
         yield wording.declared(entry.declared)
     yield wording.verdict(graded)
@@ -58,7 +58,7 @@ def _row(cells: list[str]) -> str:
 
 def _section(entry: Entry, graded: Graded) -> Iterator[str]:
     said = [line for text in wording.explanation(entry, graded) for line in printable(text).split("\n")]
-    yield f"\n**{_escaped(entry.name)}**: {_escaped('; '.join(graded.reasons))}\n"
+    yield f"\n**{_escaped(wording.name(entry.name))}**: {_escaped(wording.line('; '.join(graded.reasons)))}\n"
     more = [f"... {len(said) - _MAX_LINES} more lines"] if len(said) > _MAX_LINES else []
     yield from (f"    {line}" for line in said[:_MAX_LINES] + more)  # indented: nothing in it is Markdown
 

@@ -57,7 +57,7 @@ class _Lines:
         number = f"[{self._done}/{len(self._session.entries)}]"
         words = (wording.RESULTS[message.status], wording.verdict(message), f"{message.seconds:.1f} s")
         said = "  ".join(word for word in words if word)
-        self._console.print(Text(f"{number} {printable(entry.name)}  {said}"), soft_wrap=True)
+        self._console.print(Text(f"{number} {wording.name(entry.name)}  {said}"), soft_wrap=True)
 
 
 class _Bars:
@@ -71,7 +71,7 @@ class _Bars:
     def tell(self, entry: Entry, message: str | Graded) -> None:
         """Show the step of a file, or take a file away that is done."""
         if isinstance(message, str):
-            words = f"  {printable(entry.name)}  {message}".replace("[", r"\[")
+            words = f"  {wording.name(entry.name)}  {message}".replace("[", r"\[")
             if entry.name not in self._running:
                 self._running[entry.name] = self._progress.add_task(words, total=None)
             self._progress.update(self._running[entry.name], description=words)
@@ -90,7 +90,8 @@ def print_session(console: Console, session: Session) -> None:
                 console.print(line, soft_wrap=True)
     for entry, graded in session.rows:
         if graded.status is Status.SKIPPED:
-            console.print(Text(f"\nskipped {printable(entry.name)}: {printable(graded.reasons[0])}"), soft_wrap=True)
+            said = f"{wording.name(entry.name)}: {wording.line(graded.reasons[0])}"
+            console.print(Text(f"\nskipped {said}"), soft_wrap=True)
     console.print(Text(f"\n{_sums(session)}", style="bold"), soft_wrap=True)
 
 
@@ -120,7 +121,7 @@ def _table(session: Session) -> Table:
 
 
 def _cells(entry: Entry, graded: Graded, held: bool, scored: bool) -> Iterator[Text]:
-    yield Text(printable(entry.name))
+    yield Text(wording.name(entry.name))
     yield Text(entry.problem.id)
     yield Text(wording.track(graded))
     if held:
@@ -135,12 +136,12 @@ def _cells(entry: Entry, graded: Graded, held: bool, scored: bool) -> Iterator[T
 def _surprise(entry: Entry, graded: Graded, columns: int) -> Iterable[Text]:
     head = Text("\n")
     head.append(wording.RESULTS[graded.status], style=_STYLES[graded.status])
-    head.append(f"  {printable(entry.name)}: {printable('; '.join(graded.reasons))}")
+    head.append(f"  {wording.name(entry.name)}: {wording.line('; '.join(graded.reasons))}")
     if entry.declared.where:
-        head.append(f"  (declared in {printable(entry.declared.where)})")
+        head.append(f"  (declared in {wording.name(entry.declared.where)})")
     yield head
     said, line = _first(entry, graded)
-    yield from (Text(f"  {row}") for row in printable(said).split("\n") if row.strip())
+    yield from (Text(f"  {row}") for row in wording.plain(said).split("\n") if row.strip())
     yield from (Text(f"  {row}") for row in _code(entry, line, columns))
 
 

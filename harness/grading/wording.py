@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from harness.grading.declaration import Declaration
 from harness.grading.discovery import Entry
 from harness.grading.graded import Graded, Status, place
 from harness.grading.session import Session
 from harness.report import figures
+from harness.report.excerpt import printable
 from harness.report.grouping import Group
 from harness.verdict import Verdict
 
@@ -27,6 +30,28 @@ _COUNTED = {  # of one, of several
     Status.NOT_RUN: ("not run", "not run"),
 }
 NOTHING = figures.NOTHING
+_COMMAND = re.compile(r"^(\s*:)(?=:)|(#)(?=#\[)", re.M)  # "::error::...", which CI systems obey at the start of a line
+_BREAKS = re.compile(r"[\t\r\n\ud800-\udfff]")
+_LOOKS = re.compile(r"(?<= ) |(?<=:):")  # like another cell; like a command, where a table folds the name
+
+
+def name(path: str) -> str:
+    """A file's name on one line, with what could forge a row of a table or steer a terminal escaped: `\\x0a`."""
+    return _LOOKS.sub(_code, line(path))
+
+
+def line(text: str) -> str:
+    """Text on one line; see `plain`."""
+    return plain(_BREAKS.sub(_code, text))
+
+
+def _code(match: re.Match[str]) -> str:
+    return f"\\x{ord(match[0]):02x}"
+
+
+def plain(text: str) -> str:
+    """Text of several lines that steers neither a terminal nor a CI system, which takes commands from a log."""
+    return _COMMAND.sub(r"\1\2\\", printable(text))
 
 
 def track(graded: Graded) -> str:
@@ -69,7 +94,7 @@ def verdicts(session: Session) -> str:
 def finding(entry: Entry, group: Group) -> str:
     """One finding in a line: "solutions/a.cu:12: data_race in one_token: Race on ..."."""
     cases = f" in {', '.join(group.cases[:3])}{', ...' * (len(group.cases) > 3)}" if group.cases else ""
-    return f"{place(group.finding, entry.source)}: {group.finding.kind}{cases}: {group.finding.message}"
+    return f"{name(place(group.finding, entry.source))}: {group.finding.kind}{cases}: {group.finding.message}"
 
 
 def explanation(entry: Entry, graded: Graded) -> list[str]:
