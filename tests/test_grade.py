@@ -44,7 +44,8 @@ SOURCE = "// title\nx[0] = 1;\ny = 1;\n"
     ("report", "declared", "reason"),
     [
         (REPORT, Declaration(), ""),
-        (RACED, Declaration(), "declared accepted, got data_race"),
+        (RACED, Declaration(), "must be accepted: got data_race"),
+        (RACED, Declaration(where="a.cu:1"), "declared accepted, got data_race"),
         (REPORT, Declaration(verdict=Verdict.DATA_RACE, finding="data_race"), "declared data_race, got accepted"),
         (RACED, Declaration(verdict=Verdict.DATA_RACE), ""),
         (RACED, Declaration(verdict=Verdict.DATA_RACE, finding="data_race", line_contains="x[0]"), ""),
@@ -84,8 +85,8 @@ def test_the_least_score_counts_where_times_are_measured(report: Report, reason:
     ("text", "status", "reason"),
     [
         ("// judge: verdict=wrong_answer cases=t*\n@run wrong@2", Status.OK, ""),
-        ("@run unsupported", Status.SURPRISE, "declared accepted, got unsupported"),
-        ("", Status.SURPRISE, "declared accepted, got compile_error"),
+        ("@run unsupported", Status.SURPRISE, "must be accepted: got unsupported"),
+        ("", Status.SURPRISE, "must be accepted: got compile_error"),
         ("@run raise", Status.JUDGE_ERROR, "the judge itself failed"),
         ("@compile usage", Status.JUDGE_ERROR, "no compiler here"),
     ],

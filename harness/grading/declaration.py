@@ -56,6 +56,11 @@ class Declaration:
     source: str = ""  # a sidecar's: judge this file instead of NAME.cu
     where: str = ""  # "a.cu:1", "a.expect.yaml", both; "" where nothing is declared
 
+    @property
+    def given(self) -> bool:
+        """Whether anything is declared; where nothing is, a file must be accepted."""
+        return self != Declaration()
+
 
 @dataclass(frozen=True)
 class _Part:

@@ -55,7 +55,7 @@ class _Lines:
             return
         self._done += 1
         number = f"[{self._done}/{len(self._session.entries)}]"
-        words = (wording.RESULTS[message.status], wording.verdict(message), f"{message.seconds:.1f} s")
+        words = (wording.result(entry, message), wording.verdict(message), f"{message.seconds:.1f} s")
         said = "  ".join(word for word in words if word)
         self._console.print(Text(f"{number} {wording.name(entry.name)}  {said}"), soft_wrap=True)
 
@@ -104,10 +104,10 @@ def _sums(session: Session) -> str:
 
 
 def _table(session: Session) -> Table:
-    """Columns that say nothing are left out: scores that nobody has, declarations that nobody is held to."""
+    """Columns that say nothing are left out: scores that nobody has, declarations that nobody made or is held to."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     rows = session.rows
-    held, scored = not session.settings.report_only, any(graded.score is not None for _, graded in rows)
+    held, scored = wording.declares(session), any(graded.score is not None for _, graded in rows)
     for name, shown in (("file", True), ("problem", True), ("dtype", True), ("declared", held), ("got", True)):
         if shown:
             table.add_column(name, overflow="fold")
@@ -130,12 +130,12 @@ def _cells(entry: Entry, graded: Graded, held: bool, scored: bool) -> Iterator[T
     if scored:
         yield Text(wording.score(graded))
     yield Text(f"{graded.seconds:.1f}" if graded.seconds else wording.NOTHING)
-    yield Text(wording.RESULTS[graded.status], style=_STYLES.get(graded.status, ""))
+    yield Text(wording.result(entry, graded), style=_STYLES.get(graded.status, ""))
 
 
 def _surprise(entry: Entry, graded: Graded, columns: int) -> Iterable[Text]:
     head = Text("\n")
-    head.append(wording.RESULTS[graded.status], style=_STYLES[graded.status])
+    head.append(wording.result(entry, graded), style=_STYLES[graded.status])
     head.append(f"  {wording.name(entry.name)}: {wording.line('; '.join(graded.reasons))}")
     if entry.declared.where:
         head.append(f"  (declared in {wording.name(entry.declared.where)})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from harness.grading.declaration import Declaration
 from harness.grading.discovery import Entry
@@ -13,7 +14,8 @@ from harness.report.excerpt import printable
 from harness.report.grouping import Group
 from harness.verdict import Verdict
 
-RESULTS = {
+_FAILED = "FAILED"
+_RESULTS = {
     Status.OK: "OK",
     Status.SURPRISE: "SURPRISE",
     Status.REPORTED: "",
@@ -21,13 +23,15 @@ RESULTS = {
     Status.JUDGE_ERROR: "JUDGE ERROR",
     Status.NOT_RUN: "not run",
 }
-_COUNTED = {  # of one, of several
-    Status.OK: ("as declared", "as declared"),
-    Status.SURPRISE: ("surprise", "surprises"),
-    Status.REPORTED: ("judged", "judged"),
-    Status.SKIPPED: ("skipped", "skipped"),
-    Status.JUDGE_ERROR: ("judge error", "judge errors"),
-    Status.NOT_RUN: ("not run", "not run"),
+_COUNTED = {  # (how it stands, whether anything is declared): of one, of several
+    (Status.OK, True): ("as declared", "as declared"),
+    (Status.OK, False): ("accepted", "accepted"),
+    (Status.SURPRISE, True): ("surprise", "surprises"),
+    (Status.SURPRISE, False): ("failed", "failed"),
+    (Status.REPORTED, False): ("judged", "judged"),
+    (Status.SKIPPED, False): ("skipped", "skipped"),
+    (Status.JUDGE_ERROR, False): ("judge error", "judge errors"),
+    (Status.NOT_RUN, False): ("not run", "not run"),
 }
 NOTHING = figures.NOTHING
 _COMMAND = re.compile(r"^(\s*:)(?=:)|(#)(?=#\[)", re.M)  # "::error::...", which CI systems obey at the start of a line
@@ -54,6 +58,16 @@ def plain(text: str) -> str:
     return _COMMAND.sub(r"\1\2\\", printable(text))
 
 
+def declares(session: Session) -> bool:
+    """Whether a column says what is declared."""
+    return not session.settings.report_only and any(entry.declared.given for entry in session.entries)
+
+
+def result(entry: Entry, graded: Graded) -> str:
+    """How a file stands, in a word. Nobody is surprised where nothing was declared."""
+    return _FAILED if graded.status is Status.SURPRISE and not entry.declared.given else _RESULTS[graded.status]
+
+
 def track(graded: Graded) -> str:
     """ "bfloat16", "bfloat16 lse"."""
     variant = "" if graded.variant in ("", "base") else f" {graded.variant}"
@@ -78,10 +92,11 @@ def score(graded: Graded) -> str:
 
 
 def counts(session: Session) -> str:
-    """ "10 files: 7 as declared, 1 surprise, 2 skipped"."""
-    found = session.counts
+    """ "10 files: 7 as declared, 1 surprise, 2 skipped"; where nothing is declared "7 accepted, 1 failed"."""
+    told = (Status.OK, Status.SURPRISE)
+    found = Counter((one.status, one.status in told and entry.declared.given) for entry, one in session.rows)
     files = f"{len(session.entries)} file{'s' * (len(session.entries) != 1)}"
-    parts = (f"{found[status]} {words[found[status] > 1]}" for status, words in _COUNTED.items() if found[status])
+    parts = (f"{found[key]} {words[found[key] > 1]}" for key, words in _COUNTED.items() if found[key])
     return f"{files}: {', '.join(parts)}"
 
 

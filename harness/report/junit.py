@@ -2,7 +2,7 @@
 
     testsuite   one: "judge.py grade", with the device and the seed as properties
     testcase    one a file: name = the file, classname = the problem, time = seconds of judging, file (GitLab links it)
-      failure   a surprise: what was declared, what came, then the findings as file:line
+      failure   not as declared, or not accepted: what was declared, what came, then the findings as file:line
       error     the judge failed
       skipped   not for this device, or not run
 """
@@ -64,7 +64,8 @@ def _text(entry: Entry, graded: Graded) -> list[str]:
     """What was declared and where, what came, why."""
     where = f"  ({wording.name(entry.declared.where)})" if entry.declared.where else ""
     track = f"  {wording.track(graded)}" if graded.dtype else ""
-    head = [f"declared: {wording.declared(entry.declared)}{where}", f"got: {wording.verdict(graded)}{track}"]
+    must = "declared" if entry.declared.given else "must be"
+    head = [f"{must}: {wording.declared(entry.declared)}{where}", f"got: {wording.verdict(graded)}{track}"]
     reasons = graded.reasons if graded.verdict == entry.declared.verdict else ()
     return [*head, *reasons, *wording.explanation(entry, graded)]
 
