@@ -85,9 +85,10 @@ def test_what_must_not_be_opened_is_told_of_that_file_alone(doubling: Problem, t
     root = tmp_path / "class"
     _write(root, good_cu="x", link__good_cu="x")
     (root / ".token").write_text("secret")
+    _write(root / ".git", kept_cu="secret")
     os.mkfifo(root / "pipe.cu")
     targets = {
-        "away.cu": "/etc/passwd", "hidden.cu": ".token", "in.cu": "good.cu", "loop.cu": "loop.cu", "none.cu": "nowhere",
+        "away.cu": "/etc/passwd", "hidden.cu": ".git/kept.cu", "other.cu": ".token", "in.cu": "good.cu", "loop.cu": "loop.cu", "none.cu": "nowhere",
         "zero.cu": "/dev/zero",
     }  # fmt: skip
     for name, target in targets.items():
@@ -96,7 +97,7 @@ def test_what_must_not_be_opened_is_told_of_that_file_alone(doubling: Problem, t
     assert (faults.pop("good.cu"), faults.pop("in.cu")) == ("", "")
     said = {
         "away.cu": "out of the folder", "hidden.cu": "hidden", "loop.cu": "back to itself", "none.cu": "not there",
-        "pipe.cu": "not a regular file", "zero.cu": "out of the folder",
+        "other.cu": "does not end in .cu", "pipe.cu": "not a regular file", "zero.cu": "out of the folder",
     }  # fmt: skip
     assert {name: said[name] in fault for name, fault in faults.items()} == dict.fromkeys(said, True)
     assert find([root / "none.cu"], str(doubling.directory), trusted)[0].fault
@@ -155,6 +156,13 @@ def test_complaints(tmp_path: Path, given: str, message: str) -> None:
     (tmp_path / "empty" / "notes_txt").rename(tmp_path / "empty" / "notes.txt")
     with pytest.raises(UsageError, match=message):
         find([tmp_path / given])
+
+
+def test_names_that_no_file_can_have_are_complaints(tmp_path: Path) -> None:
+    long = "x" * 5000
+    _write(tmp_path, a_cu=f"// judge: problem={long}", b_yaml=f"source: {long}", c_yaml='source: "a\\0b"')
+    with pytest.raises(UsageError, match=r"a\.cu:1: problem: (.*\n.*)*b\.expect\.yaml: source: (.*\n.*)*c\.expect\.yaml: source: "):
+        find([tmp_path])
 
 
 def test_a_name_with_line_breaks_is_one_line_of_a_complaint(tmp_path: Path) -> None:

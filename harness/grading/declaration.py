@@ -102,7 +102,7 @@ def _beside(sidecar: Path, folder: Path) -> _Part:
 def _named(sidecar: Path, name: str) -> Path:
     """The file that a sidecar names: from its folder, or from one of those above it."""
     for folder in sidecar.absolute().parents:
-        if (folder / name).is_file():
+        if os.path.isfile(folder / name):  # which answers to any name, however long
             return folder / name
     raise UsageError(f"{sidecar}: source: there is no file {name}, neither here nor from a folder above")
 

@@ -159,7 +159,7 @@ def _declared_problem(folder: Path, declared: Declaration, given: Path) -> Probl
         if _is_below(path, given):
             raise UsageError(f"{path} is below {given}, where files of others may lie; name it with --problem")
         return _load(str(path.resolve()) if path is beside else declared.problem)
-    except UsageError as error:
+    except (UsageError, OSError) as error:  # such as a name that is too long
         raise UsageError(f"{declared.where}: problem: {error}") from None
 
 

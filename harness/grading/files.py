@@ -17,8 +17,8 @@ _REASONS = {
 
 def fault(file: Path, folder: Path, ending: str) -> str:
     """Why a file in `folder` must not be opened, in words; "" where it may be. A pipe would be waited for without end,
-    a device be read without end; a link may lead to what the report must not quote: out of the folder, to a hidden file
-    in it, or to one that does not end in `ending`."""
+    a device be read without end; a link may lead to what the report must not quote: out of the folder, into a hidden
+    one in it, or to what does not end in `ending`."""
     try:
         real, root = Path(os.path.realpath(file, strict=True)), Path(os.path.realpath(folder, strict=True))
         mode = real.stat().st_mode
@@ -30,9 +30,9 @@ def fault(file: Path, folder: Path, ending: str) -> str:
         return f"it leads out of the folder {folder}; put a copy there"
     if not stat.S_ISREG(mode):
         return "not a regular file"
-    hidden = any(part.startswith(".") for part in real.relative_to(root).parts)
+    hidden = any(part.startswith(".") for part in real.relative_to(root).parts[:-1])
     if hidden or not real.name.endswith(ending):
-        return f"it leads to a file that is hidden or does not end in {ending}; put a copy there"
+        return f"it leads into a hidden folder, or to a file that does not end in {ending}; put a copy there"
     return ""
 
 

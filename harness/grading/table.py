@@ -140,7 +140,7 @@ def _surprise(entry: Entry, graded: Graded, columns: int) -> Iterable[Text]:
     if entry.declared.where:
         head.append(f"  (declared in {wording.name(entry.declared.where)})")
     yield head
-    said, line = _first(entry, graded)
+    said, line = _first(entry, graded) if not entry.fault else ("", 0)  # the reason was that
     yield from (Text(f"  {row}") for row in wording.plain(said).split("\n") if row.strip())
     yield from (Text(f"  {row}") for row in _code(entry, line, columns))
 
