@@ -61,6 +61,13 @@ def test_no_problem_is_taken_from_below_the_given_folder(doubling: Problem, tmp_
     assert [entry.problem.id for entry in find([root], trusted=trusted) if entry.name.endswith(("a.cu", "b.cu"))] == ["split_k_merge"] * 2
 
 
+def test_nor_where_the_outermost_folder_is_one(doubling: Problem, tmp_path: Path) -> None:
+    shutil.copytree(doubling.directory, tmp_path / "anna")
+    _write(tmp_path, anna__split_k_merge__a_cu="x")
+    (tmp_path / "anna" / "starter.cu").unlink()
+    assert find([tmp_path], trusted=False)[0].problem.id == "split_k_merge"
+
+
 def test_nor_where_a_file_declares_it(doubling: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(doubling.directory, "class/mine")
