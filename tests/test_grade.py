@@ -44,7 +44,8 @@ SOURCE = "// title\nx[0] = 1;\ny = 1;\n"
     ("report", "declared", "reason"),
     [
         (REPORT, Declaration(), ""),
-        (RACED, Declaration(), "declared accepted, got data_race"),
+        (RACED, Declaration(), "must be accepted: got data_race"),
+        (RACED, Declaration(where="a.cu:1"), "declared accepted, got data_race"),
         (REPORT, Declaration(verdict=Verdict.DATA_RACE, finding="data_race"), "declared data_race, got accepted"),
         (RACED, Declaration(verdict=Verdict.DATA_RACE), ""),
         (RACED, Declaration(verdict=Verdict.DATA_RACE, finding="data_race", line_contains="x[0]"), ""),
@@ -84,8 +85,8 @@ def test_the_least_score_counts_where_times_are_measured(report: Report, reason:
     ("text", "status", "reason"),
     [
         ("// judge: verdict=wrong_answer cases=t*\n@run wrong@2", Status.OK, ""),
-        ("@run unsupported", Status.SURPRISE, "declared accepted, got unsupported"),
-        ("", Status.SURPRISE, "declared accepted, got compile_error"),
+        ("@run unsupported", Status.SURPRISE, "must be accepted: got unsupported"),
+        ("", Status.SURPRISE, "must be accepted: got compile_error"),
         ("@run raise", Status.JUDGE_ERROR, "the judge itself failed"),
         ("@compile usage", Status.JUDGE_ERROR, "no compiler here"),
     ],
@@ -96,6 +97,18 @@ def test_a_file_is_held_to_its_declaration(doubling: Problem, tmp_path: Path, te
     assert (result.status, len(result.reasons)) == (status, bool(reason)), result
     assert not reason or reason in result.reasons[0]
     (tmp_path / "a.cu").unlink()
+
+
+def test_a_file_that_cannot_be_opened_is_its_authors_surprise(doubling: Problem, tmp_path: Path) -> None:
+    """Whatever it declares, and also where it vanished after it was found."""
+    (tmp_path / "a.cu").symlink_to("/etc/passwd")
+    (tmp_path / "a.expect.yaml").write_text("verdict: compile_error")
+    for entry in (entries(tmp_path, doubling)[0], Entry("b.cu", tmp_path / "b.cu", doubling, Declaration())):
+        result = judging.grade(entry, Settings(OPTIONS), lambda step: None)
+        assert (result.status, result.verdict) == (Status.SURPRISE, Verdict.COMPILE_ERROR) and result.reasons
+        assert "root:" not in repr(result)
+        result = judging.grade(entry, Settings(OPTIONS, report_only=True), lambda step: None)
+        assert (result.status, result.verdict) == (Status.REPORTED, Verdict.COMPILE_ERROR)
 
 
 def test_a_score_takes_all_cases_and_only_on_a_gpu() -> None:

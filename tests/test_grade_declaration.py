@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -114,6 +116,25 @@ def test_a_sidecar_may_name_a_file_from_a_folder_above(tmp_path: Path) -> None:
 def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, header: str, sidecar: str | None, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         _declared(tmp_path, header, sidecar)
+
+
+def test_a_sidecar_is_a_small_regular_file_of_the_folder(tmp_path: Path) -> None:
+    folder, sidecar = tmp_path / "class", tmp_path / "class" / "a.expect.yaml"
+    folder.mkdir()
+    (folder / "a.cu").write_text(CODE)
+    (tmp_path / "b.expect.yaml").write_text("verdict: data_race\n")
+    reasons: list[tuple[Callable[[], object], str]] = [
+        (lambda: os.mkfifo(sidecar), "not a regular file"),
+        (lambda: sidecar.symlink_to("/dev/zero"), "leads out of the folder"),
+        (lambda: sidecar.symlink_to("../b.expect.yaml"), "leads out of the folder"),
+        (lambda: sidecar.symlink_to("nowhere"), "a link to a file that is not there"),
+        (lambda: sidecar.write_text("why: " + "x" * 65536), "larger than 64 KiB"),
+    ]
+    for make, reason in reasons:
+        make()
+        with pytest.raises(UsageError, match=rf"a\.expect\.yaml: .*{reason}"):
+            read(folder / "a")
+        sidecar.unlink()
 
 
 def test_a_sidecar_alone_needs_a_file(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def mixed(doubling: Problem, tmp_path: Path) -> Session:
     results = {
         "a.cu": OK,
         "b [x]|<b>.cu": Graded(
-            Status.SURPRISE, ("declared accepted, got data_race",), Verdict.DATA_RACE, "bfloat16", "lse", "H200",
+            Status.SURPRISE, ("must be accepted: got data_race",), Verdict.DATA_RACE, "bfloat16", "lse", "H200",
             seconds=0.5, findings=(RACE,),
         ),
         "c.cu": Graded(
@@ -56,7 +56,8 @@ def mixed(doubling: Problem, tmp_path: Path) -> Session:
     entries = []
     for name in [*results, "f.cu"]:
         (tmp_path / name).write_text(SOURCE)
-        declared = Declaration(score=40.0, where=f"{name}:1") if name == "a.cu" else Declaration()
+        where = f"{name}:1" if name[0] in "ac" else ""  # of the others nothing is declared
+        declared = Declaration(score=40.0 if name == "a.cu" else None, where=where)
         entries.append(Entry(name, tmp_path / name, doubling, declared))
     return Session(entries, Settings(OPTIONS), 1, dict(enumerate(results.values())), 12.5, interrupted=True)
 
@@ -78,7 +79,7 @@ def test_the_table_has_a_row_for_each_file(mixed: Session) -> None:
     assert rows == [
         ["file", "problem", "dtype", "declared", "got", "score", "seconds"],
         ["a.cu", "doubling", "float32", "accepted, score>=40", "accepted", "41.2", "1.5", "OK"],
-        ["b [x]|<b>.cu", "doubling", "bfloat16 lse", "accepted", "data_race", "-", "0.5", "SURPRISE"],
+        ["b [x]|<b>.cu", "doubling", "bfloat16 lse", "accepted", "data_race", "-", "0.5", "FAILED"],
         ["c.cu", "doubling", "float32", "accepted", "compile_error", "-", "-", "SURPRISE"],
         ["d\\x1b[2J\ufffe.cu", "doubling", "-", "accepted", "judge_error", "-", "-", "JUDGE ERROR"],
         ["e.cu", "doubling", "-", "accepted", "-", "-", "-", "skipped"],
@@ -88,13 +89,50 @@ def test_the_table_has_a_row_for_each_file(mixed: Session) -> None:
 
 def test_below_the_table_each_surprise_shows_its_first_finding_and_line(mixed: Session) -> None:
     said = _printed(mixed)
-    assert "SURPRISE  b [x]|<b>.cu: declared accepted, got data_race\n" in said
+    assert "FAILED  b [x]|<b>.cu: must be accepted: got data_race\n" in said
+    assert "SURPRISE  c.cu: declared accepted, got compile_error  (declared in c.cu:1)\n" in said
     assert "b [x]|<b>.cu:2: data_race in one, two: Race on x[1]:\n  thread 0 <and> thread 1.\n" in said
     assert "   2 | x[i + 1] = 0;\n     | ^~~~~~~~~~~~~\n" in said
     assert 'c.cu(2): error: expected a ";"\n  1 error\n' in said and said.count("x[i + 1] = 0;") == 2
     assert "JUDGE ERROR  d\\x1b[2J\ufffe.cu: the emulator lost its way\n" in said and "\x1b" not in said
     assert "skipped e.cu: declared for the emulator only: it need not bite\n" in said
-    assert "6 files: 1 as declared, 2 surprises, 1 skipped, 1 judge error, 1 not run  on H200  in 12.5 s  seed 7\n" in said
+    assert "6 files: 1 as declared, 1 surprise, 1 failed, 1 skipped, 1 judge error, 1 not run  on H200  in 12.5 s  seed 7\n" in said
+
+
+def test_what_the_judge_explains_comes_before_what_the_compiler_says(doubling: Problem, tmp_path: Path) -> None:
+    (tmp_path / "a.cu").write_text("x\n")
+    wrong = "solve() has the wrong parameters:\n  expected (int n)\n  found    (float n)"
+    note = Group(Finding(FindingKind.NOTE, "Other tracks: float16."), ())
+    found = (note, Group(Finding(FindingKind.NOTE, wrong, "a.cu", 1), ()))
+    log = "".join(f"a.cu(1): error: number {number}\n" for number in range(20)) + f"\na.cu(1): {wrong}\n"
+    result = Graded(Status.SURPRISE, ("r",), Verdict.COMPILE_ERROR, findings=found, log=log)
+    entry = Entry("a.cu", tmp_path / "a.cu", doubling, Declaration())
+    made = Session([entry], Settings(OPTIONS), 1, {0: result})
+    for said in (_printed(made), markdown.render(made), junit.render(made)):
+        places = [said.index(word) for word in ("expected (int n)", "found    (float n)", "Other tracks", "number 0")]
+        assert places == sorted(places) and said.count("wrong parameters") == 1
+    assert "number 5" in _printed(made) and "number 6" not in _printed(made)
+
+
+def test_names_of_files_forge_neither_rows_nor_commands(doubling: Problem, tmp_path: Path) -> None:
+    names = ["a.cu  doubling  float32  accepted  0.7  OK\n::error::no\r\n.cu", "::warning::b\u2028.cu", "c\udcff##[error]\t.cu"]
+    log = "  ::error::echoed\n##[error]too\n"
+    entries = [Entry(name, tmp_path / name, doubling, Declaration(where=f"{name}:1")) for name in names]
+    result = Graded(Status.SURPRISE, (f"cannot read {names[0]}",), Verdict.COMPILE_ERROR, log=log, findings=(RACE,))
+    made = Session(entries, Settings(OPTIONS), 1, dict.fromkeys(range(3), result))
+    stream = io.StringIO()
+    with table.watching(Console(file=stream), made) as tell:
+        for entry in entries:
+            tell(entry, result)
+    assert len(stream.getvalue().splitlines()) == 3
+    rows = _printed(made).split("\n\n")[0].splitlines()
+    assert len([row for row in rows if re.search(r"SURPRISE\s*$", row)]) == 3 and r".cu\x20" not in rows[0]
+    cases = ElementTree.fromstring(junit.render(made)).findall(".//testcase")
+    assert not [value for case in cases for value in case.attrib.values() if re.search(r"[\r\n]", value)]
+    marked = markdown.render(made).splitlines()
+    assert len([line for line in marked if line.startswith("| ")]) == 5
+    for text in (stream.getvalue(), _printed(made)):
+        assert not re.search(r"^\s*::|##\[|\r|\u2028", text, re.M) and r"\x0a" in text
 
 
 def test_a_list_of_verdicts_holds_nobody_to_anything(mixed: Session) -> None:
@@ -111,7 +149,7 @@ def test_logs_get_a_line_for_each_file_that_is_done(mixed: Session) -> None:
             tell(entry, "starting")
             tell(entry, graded)
     assert stream.getvalue().splitlines() == [
-        "[1/6] a.cu  OK  accepted  1.5 s", "[2/6] b [x]|<b>.cu  SURPRISE  data_race  0.5 s"
+        "[1/6] a.cu  OK  accepted  1.5 s", "[2/6] b [x]|<b>.cu  FAILED  data_race  0.5 s"
     ]  # fmt: skip
 
 
@@ -157,17 +195,17 @@ def test_junit(mixed: Session) -> None:
 def test_junit_tells_what_was_declared_what_came_and_where(mixed: Session) -> None:
     raced, broken = ElementTree.fromstring(junit.render(mixed)).findall(".//failure")
     source = mixed.entries[1].source
-    assert (raced.get("message"), raced.get("type")) == ("declared accepted, got data_race", "data_race")
+    assert (raced.get("message"), raced.get("type")) == ("must be accepted: got data_race", "data_race")
     assert raced.text == (
-        "declared: accepted\ngot: data_race  bfloat16 lse\n"
+        "must be: accepted\ngot: data_race  bfloat16 lse\n"
         f"{source}:2: data_race in one, two: Race on x[1]:\nthread 0 <and> thread 1."
     )
-    assert broken.text and 'c.cu(2): error: expected a ";"' in broken.text
+    assert broken.text and "declared: accepted  (c.cu:1)\n" in broken.text and 'c.cu(2): error: expected a ";"' in broken.text
 
 
 def test_markdown(mixed: Session) -> None:
     lines = markdown.render(mixed).split("\n")
-    assert lines[1] == "### Grading: 6 files: 1 as declared, 2 surprises, 1 skipped, 1 judge error, 1 not run"
+    assert lines[1] == "### Grading: 6 files: 1 as declared, 1 surprise, 1 failed, 1 skipped, 1 judge error, 1 not run"
     rows = [line for line in lines if line.startswith("| ")]
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 9 for row in rows) and len(rows) == 8
     assert rows[3].startswith("| b \\[x\\]\\|\\<b\\>.cu | doubling | bfloat16 lse | accepted | data\\_race | ")
@@ -196,7 +234,7 @@ def test_the_command_grades_and_writes(doubling: Problem, tmp_path: Path) -> Non
         (tmp_path / name).write_text(text)
     words: list[str | Path] = ["a.cu", "b.cu", "--problem", doubling.directory, "--json", "o.json", "--junit", "o.xml", "--markdown", "o.md"]
     done = subprocess.run(_command(*words), cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, "2 files: 2 surprises" in done.stdout) == (1, True), done.stderr
+    assert (done.returncode, "2 files: 2 failed" in done.stdout) == (1, True), done.stderr
     assert [line[:10] for line in done.stderr.splitlines()] == ["[1/2] a.cu", "[2/2] b.cu"]
     assert [file["verdict"] for file in json.loads((tmp_path / "o.json").read_text())["files"]] == ["wrong_answer", "data_race"]
     assert len(ElementTree.parse(tmp_path / "o.xml").findall(".//failure")) == 2
@@ -247,6 +285,6 @@ def test_ctrl_c_prints_what_is_known(doubling: Problem, tmp_path: Path) -> None:
             shown += more.decode(errors="replace")
     os.close(master)
     assert process.returncode == 130 and "interrupted; nothing is left running" in shown and "Traceback" not in shown
-    assert "2 files: 1 as declared, 1 not run" in said
+    assert "2 files: 1 accepted, 1 not run" in said
     assert json.loads((tmp_path / "o.json").read_text())["interrupted"] is True
 

@@ -12,6 +12,7 @@ tests/submissions/README.md says what the keys mean.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ import yaml
 from harness import document
 from harness.document import Section
 from harness.errors import UsageError
+from harness.grading import files
 from harness.verdict import FindingKind, Verdict
 
 SIDECAR = ".expect.yaml"
@@ -33,6 +35,7 @@ _DIRECTIVE = re.compile(r"\s*(?://+|/?\*+)\s*judge:(.*?)(?:\*/\s*)?$")
 _WORD = re.compile(r"([a-z_]+)(>=|=)(.*)\Z", re.S)
 _NOT_TEXT = ("score", "emulator_only")
 _HEADER_BYTES = 1 << 16  # more than any first comment takes
+_SIDECAR_BYTES = 1 << 16  # more than any declaration takes
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,11 @@ class Declaration:
     source: str = ""  # a sidecar's: judge this file instead of NAME.cu
     where: str = ""  # "a.cu:1", "a.expect.yaml", both; "" where nothing is declared
 
+    @property
+    def given(self) -> bool:
+        """Whether anything is declared; where nothing is, a file must be accepted."""
+        return self != Declaration()
+
 
 @dataclass(frozen=True)
 class _Part:
@@ -62,18 +70,19 @@ class _Part:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-def read(stem: Path) -> tuple[Path, Declaration]:
+def read(stem: Path, folder: Path | None = None) -> tuple[Path, Declaration]:
     """The file to judge, and what its first comment and its sidecar declare together. `stem` is the path of either
-    without its ending. Raises UsageError where one is malformed, where they differ, and where there is no file."""
+    without its ending; what leads out of `folder` (absent: the stem's) is not read. A file that must not be opened
+    (files.fault) declares nothing. Raises UsageError where one is malformed or no small regular file, where they
+    differ, and where there is no file."""
     sidecar = stem.with_name(stem.name + SIDECAR)
-    parts = [_Part(str(sidecar), _values(document.read(sidecar), in_sidecar=True))] if sidecar.exists() else []
+    folder = folder or stem.parent
+    parts = [_beside(sidecar, folder)] if os.path.lexists(sidecar) else []
     named = parts[0].values.get("source", "") if parts else ""
     source = _named(sidecar, named) if named else stem.with_name(stem.name + ".cu")
-    if parts and not source.exists():
+    if parts and not os.path.lexists(source):
         raise UsageError(f"{sidecar}: there is no {source.name} beside it; add it, or name another file: source: ...")
-    if not source.is_file():
-        raise UsageError(f"{source}: not a regular file")
-    if not named:
+    if not named and not files.fault(source, folder, ".cu"):
         parts += _header(source)  # what a file says that is judged in another's place is meant for itself
     values: dict[str, Any] = {}
     for part in parts:
@@ -82,10 +91,18 @@ def read(stem: Path) -> tuple[Path, Declaration]:
     return source, Declaration(**values, where=" and ".join(part.where for part in parts))
 
 
+def _beside(sidecar: Path, folder: Path) -> _Part:
+    if fault := files.fault(sidecar, folder, SIDECAR):
+        raise UsageError(f"{sidecar}: {fault}")
+    if sidecar.stat().st_size > _SIDECAR_BYTES:
+        raise UsageError(f"{sidecar}: larger than {_SIDECAR_BYTES // 1024} KiB, the most that a declaration may have")
+    return _Part(str(sidecar), _values(document.read(sidecar), in_sidecar=True))
+
+
 def _named(sidecar: Path, name: str) -> Path:
     """The file that a sidecar names: from its folder, or from one of those above it."""
     for folder in sidecar.absolute().parents:
-        if (folder / name).is_file():
+        if os.path.isfile(folder / name):  # which answers to any name, however long
             return folder / name
     raise UsageError(f"{sidecar}: source: there is no file {name}, neither here nor from a folder above")
 
@@ -114,13 +131,8 @@ def _header(file: Path) -> list[_Part]:
 
 def _directives(file: Path) -> Iterator[tuple[int, str]]:
     """(line, what follows `judge:`) of the lines of the file's first comments; code ends them."""
-    try:
-        with file.open("rb") as stream:
-            text = stream.read(_HEADER_BYTES).decode("utf-8-sig", errors="replace")
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror or error}") from None
     inside = False  # of /* */
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(files.text(file, _HEADER_BYTES).split("\n"), 1):
         words = line.strip()
         if words and not inside and not words.startswith(("//", "/*")):
             return

@@ -17,8 +17,8 @@ from harness.verdict import Verdict
 class Status(StrEnum):
     """How a file stands."""
 
-    OK = "ok"  # as declared
-    SURPRISE = "surprise"
+    OK = "ok"  # as declared, or accepted where nothing is declared
+    SURPRISE = "surprise"  # where nothing is declared, people read that it failed
     REPORTED = "reported"  # nothing is a surprise with --report-only
     SKIPPED = "skipped"  # a declaration for the emulator only, on a GPU
     JUDGE_ERROR = "judge_error"
@@ -46,7 +46,7 @@ def differences(declared: Declaration, report: Report, source: str, measured: bo
     """Why the report is not what was declared, in sentences; nothing where it is. `source` is the submission's text;
     `measured`: a least score counts."""
     if report.verdict != declared.verdict:
-        yield f"declared {declared.verdict}, got {report.verdict}"
+        yield f"{f'declared {declared.verdict},' if declared.given else 'must be accepted:'} got {report.verdict}"
         return  # all else would follow from it
     findings = [*report.findings, *(finding for case in report.cases for finding in case.findings)]
     if declared.finding:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness import pipeline, submission
-from harness.errors import JudgeException, SubmissionError
+from harness.errors import JudgeException, SubmissionError, UsageError
 from harness.events import Finished
+from harness.grading import files
 from harness.grading.declaration import Declaration
 from harness.grading.discovery import Entry
 from harness.grading.graded import Graded, Status, differences
@@ -45,16 +46,16 @@ def grade(entry: Entry, settings: Settings, say: Say) -> Graded:
         report, text = _judged(entry, settings, say)
     except (JudgeException, OSError) as error:
         return Graded(Status.JUDGE_ERROR, (str(error),), Verdict.JUDGE_ERROR)
-    reasons = tuple(differences(declared, report, text, settings.on_gpu))
+    reasons = (entry.fault,) if entry.fault else tuple(differences(declared, report, text, settings.on_gpu))
     return _graded(report, *_status(report, reasons, settings.report_only))
 
 
 def _judged(entry: Entry, settings: Settings, say: Say) -> tuple[Report, str]:
     """The report, and the text that its lines refer to."""
     try:
-        loaded = submission.load(entry.source)
+        loaded = _loaded(entry)
     except SubmissionError as error:
-        text = entry.source.read_text(encoding="utf-8", errors="replace")
+        text = "" if entry.fault else files.text(entry.source)
         return pipeline.refused(entry.problem.id, entry.source.name, error), text
     chosen = options(entry.declared, settings)
     with contextlib.closing(pipeline.judge(entry.problem, loaded, chosen)) as events:
@@ -64,6 +65,17 @@ def _judged(entry: Entry, settings: Settings, say: Say) -> tuple[Report, str]:
             if line := terminal.progress_line(event):
                 say(line)
     raise AssertionError("the judging ended without a report")
+
+
+def _loaded(entry: Entry) -> submission.Submission:
+    """The submission. Raises SubmissionError also where the file cannot be read: that is its author's mistake, too."""
+    fault = entry.fault
+    try:
+        if not fault:
+            return submission.load(entry.source)
+    except UsageError as error:
+        fault = str(error)
+    raise SubmissionError(Verdict.COMPILE_ERROR, fault)
 
 
 def options(declared: Declaration, settings: Settings) -> pipeline.Options:

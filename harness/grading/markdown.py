@@ -28,11 +28,13 @@ def _lines(session: Session) -> Iterator[str]:
     yield ""
     if session.interrupted:
         yield "**Interrupted**: what follows is all that is known.\n"
-    columns = ["file", "problem", "dtype", *["declared"] * held, "got", *["score"] * scored, "seconds", *[""] * held]
+    declares = wording.declares(session)
+    columns = ["file", "problem", "dtype", *["declared"] * declares, "got", *["score"] * scored, "seconds"]
+    columns += [""] * held
     yield _row(columns)
     yield _row(["---"] * len(columns))
     for entry, graded in session.rows:
-        yield _row([_escaped(cell) for cell in _cells(entry, graded, held, scored)])
+        yield _row([_escaped(cell) for cell in _cells(entry, graded, held, scored, declares)])
     for entry, graded in session.rows:
         if graded.status in (Status.SURPRISE, Status.JUDGE_ERROR):
             yield from _section(entry, graded)
@@ -40,16 +42,16 @@ def _lines(session: Session) -> Iterator[str]:
     yield f"Judged in {session.seconds:.0f} s, seed {session.settings.options.seed}."
 
 
-def _cells(entry: Entry, graded: Graded, held: bool, scored: bool) -> Iterator[str]:
-    yield from (entry.name, entry.problem.id, wording.track(graded))
-    if held:
+def _cells(entry: Entry, graded: Graded, held: bool, scored: bool, declares: bool) -> Iterator[str]:
+    yield from (wording.name(entry.name), entry.problem.id, wording.track(graded))
+    if declares:
         yield wording.declared(entry.declared)
     yield wording.verdict(graded)
     if scored:
         yield wording.score(graded)
     yield f"{graded.seconds:.1f}"
     if held:
-        yield f"{_MARKS[graded.status]} {wording.RESULTS[graded.status]}"
+        yield f"{_MARKS[graded.status]} {wording.result(entry, graded)}"
 
 
 def _row(cells: list[str]) -> str:
@@ -58,7 +60,7 @@ def _row(cells: list[str]) -> str:
 
 def _section(entry: Entry, graded: Graded) -> Iterator[str]:
     said = [line for text in wording.explanation(entry, graded) for line in printable(text).split("\n")]
-    yield f"\n**{_escaped(entry.name)}**: {_escaped('; '.join(graded.reasons))}\n"
+    yield f"\n**{_escaped(wording.name(entry.name))}**: {_escaped(wording.line('; '.join(graded.reasons)))}\n"
     more = [f"... {len(said) - _MAX_LINES} more lines"] if len(said) > _MAX_LINES else []
     yield from (f"    {line}" for line in said[:_MAX_LINES] + more)  # indented: nothing in it is Markdown
 

@@ -7,6 +7,7 @@
     counts        how many files have which status, all of harness.grading.graded.Status
     files[]       name, source, problem, dtype, variant,
                   declared {verdict, finding, line_contains, message_contains, cases, score, emulator_only, why, where}
+                  (an empty `where`: nothing was declared, it must be accepted; tables then say FAILED for `surprise`)
                   verdict (null: nothing was judged), score, modelled, device, seconds, status, reasons[], log,
                   findings[]: the same mistake in several `cases` is one
 """

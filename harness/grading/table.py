@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from harness.grading import wording
+from harness.grading import files, wording
 from harness.grading.discovery import Entry
 from harness.grading.graded import Graded, Status, first_error
 from harness.grading.session import Session, Watch
@@ -55,9 +55,9 @@ class _Lines:
             return
         self._done += 1
         number = f"[{self._done}/{len(self._session.entries)}]"
-        words = (wording.RESULTS[message.status], wording.verdict(message), f"{message.seconds:.1f} s")
+        words = (wording.result(entry, message), wording.verdict(message), f"{message.seconds:.1f} s")
         said = "  ".join(word for word in words if word)
-        self._console.print(Text(f"{number} {printable(entry.name)}  {said}"), soft_wrap=True)
+        self._console.print(Text(f"{number} {wording.name(entry.name)}  {said}"), soft_wrap=True)
 
 
 class _Bars:
@@ -71,7 +71,7 @@ class _Bars:
     def tell(self, entry: Entry, message: str | Graded) -> None:
         """Show the step of a file, or take a file away that is done."""
         if isinstance(message, str):
-            words = f"  {printable(entry.name)}  {message}".replace("[", r"\[")
+            words = f"  {wording.name(entry.name)}  {message}".replace("[", r"\[")
             if entry.name not in self._running:
                 self._running[entry.name] = self._progress.add_task(words, total=None)
             self._progress.update(self._running[entry.name], description=words)
@@ -90,7 +90,8 @@ def print_session(console: Console, session: Session) -> None:
                 console.print(line, soft_wrap=True)
     for entry, graded in session.rows:
         if graded.status is Status.SKIPPED:
-            console.print(Text(f"\nskipped {printable(entry.name)}: {printable(graded.reasons[0])}"), soft_wrap=True)
+            said = f"{wording.name(entry.name)}: {wording.line(graded.reasons[0])}"
+            console.print(Text(f"\nskipped {said}"), soft_wrap=True)
     console.print(Text(f"\n{_sums(session)}", style="bold"), soft_wrap=True)
 
 
@@ -103,10 +104,10 @@ def _sums(session: Session) -> str:
 
 
 def _table(session: Session) -> Table:
-    """Columns that say nothing are left out: scores that nobody has, declarations that nobody is held to."""
+    """Columns that say nothing are left out: scores that nobody has, declarations that nobody made or is held to."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     rows = session.rows
-    held, scored = not session.settings.report_only, any(graded.score is not None for _, graded in rows)
+    held, scored = wording.declares(session), any(graded.score is not None for _, graded in rows)
     for name, shown in (("file", True), ("problem", True), ("dtype", True), ("declared", held), ("got", True)):
         if shown:
             table.add_column(name, overflow="fold")
@@ -120,7 +121,7 @@ def _table(session: Session) -> Table:
 
 
 def _cells(entry: Entry, graded: Graded, held: bool, scored: bool) -> Iterator[Text]:
-    yield Text(printable(entry.name))
+    yield Text(wording.name(entry.name))
     yield Text(entry.problem.id)
     yield Text(wording.track(graded))
     if held:
@@ -129,25 +130,29 @@ def _cells(entry: Entry, graded: Graded, held: bool, scored: bool) -> Iterator[T
     if scored:
         yield Text(wording.score(graded))
     yield Text(f"{graded.seconds:.1f}" if graded.seconds else wording.NOTHING)
-    yield Text(wording.RESULTS[graded.status], style=_STYLES.get(graded.status, ""))
+    yield Text(wording.result(entry, graded), style=_STYLES.get(graded.status, ""))
 
 
 def _surprise(entry: Entry, graded: Graded, columns: int) -> Iterable[Text]:
     head = Text("\n")
-    head.append(wording.RESULTS[graded.status], style=_STYLES[graded.status])
-    head.append(f"  {printable(entry.name)}: {printable('; '.join(graded.reasons))}")
+    head.append(wording.result(entry, graded), style=_STYLES[graded.status])
+    head.append(f"  {wording.name(entry.name)}: {wording.line('; '.join(graded.reasons))}")
     if entry.declared.where:
-        head.append(f"  (declared in {printable(entry.declared.where)})")
+        head.append(f"  (declared in {wording.name(entry.declared.where)})")
     yield head
-    said, line = _first(entry, graded)
-    yield from (Text(f"  {row}") for row in printable(said).split("\n") if row.strip())
+    said, line = _first(entry, graded) if not entry.fault else ("", 0)  # the reason was that
+    yield from (Text(f"  {row}") for row in wording.plain(said).split("\n") if row.strip())
     yield from (Text(f"  {row}") for row in _code(entry, line, columns))
 
 
 def _first(entry: Entry, graded: Graded) -> tuple[str, int]:
-    """What tells most about a verdict: the compiler's first words, or the first finding; and its line."""
-    if graded.verdict is Verdict.COMPILE_ERROR and graded.log.strip():
-        return "\n".join(graded.log.split("\n")[:_MAX_LOG]), first_error(graded.log)
+    """What tells most about a verdict: the first finding; of what does not compile all that the judge explains, then
+    the compiler's first words. And its line."""
+    if graded.verdict is Verdict.COMPILE_ERROR:
+        raw = len(wording.compiler_lines(graded))
+        said = wording.explanation(entry, graded)
+        lines = [group.finding.line for group in graded.findings if group.finding.line] or [first_error(graded.log)]
+        return "\n".join(said[: len(said) - max(0, raw - _MAX_LOG)]), lines[0]
     if graded.findings:
         return wording.finding(entry, graded.findings[0]), graded.findings[0].finding.line
     return "", 0
@@ -155,9 +160,8 @@ def _first(entry: Entry, graded: Graded) -> tuple[str, int]:
 
 def _code(entry: Entry, line: int, columns: int) -> list[str]:
     """The line of the file that is meant, underlined."""
-    if not line or not entry.source.is_file():
+    if not line or entry.fault:
         return []
-    source = entry.source.read_text(encoding="utf-8-sig", errors="replace")
-    return excerpt(source, line, around=0, columns=columns - 2)
+    return excerpt(files.text(entry.source), line, around=0, columns=columns - 2)
 
 

@@ -2,7 +2,7 @@
 
     testsuite   one: "judge.py grade", with the device and the seed as properties
     testcase    one a file: name = the file, classname = the problem, time = seconds of judging, file (GitLab links it)
-      failure   a surprise: what was declared, what came, then the findings as file:line
+      failure   not as declared, or not accepted: what was declared, what came, then the findings as file:line
       error     the judge failed
       skipped   not for this device, or not run
 """
@@ -50,11 +50,11 @@ def render(session: Session) -> str:
 
 
 def _case(entry: Entry, graded: Graded) -> TestCase:
-    case = _Case(_plain(entry.name), entry.problem.id, round(graded.seconds, 3))
-    case.file = _plain(str(entry.source))
+    case = _Case(_plain(wording.name(entry.name)), entry.problem.id, round(graded.seconds, 3))
+    case.file = _plain(wording.name(str(entry.source)))
     kind = _RESULTS.get(graded.status)
     if kind:
-        result = kind(_plain("; ".join(graded.reasons)), graded.verdict or graded.status)
+        result = kind(_plain(wording.line("; ".join(graded.reasons))), graded.verdict or graded.status)
         result.text = _plain("\n".join(_text(entry, graded)))
         case.result = [result]
     return case
@@ -62,9 +62,10 @@ def _case(entry: Entry, graded: Graded) -> TestCase:
 
 def _text(entry: Entry, graded: Graded) -> list[str]:
     """What was declared and where, what came, why."""
-    where = f"  ({entry.declared.where})" if entry.declared.where else ""
+    where = f"  ({wording.name(entry.declared.where)})" if entry.declared.where else ""
     track = f"  {wording.track(graded)}" if graded.dtype else ""
-    head = [f"declared: {wording.declared(entry.declared)}{where}", f"got: {wording.verdict(graded)}{track}"]
+    must = "declared" if entry.declared.given else "must be"
+    head = [f"{must}: {wording.declared(entry.declared)}{where}", f"got: {wording.verdict(graded)}{track}"]
     reasons = graded.reasons if graded.verdict == entry.declared.verdict else ()
     return [*head, *reasons, *wording.explanation(entry, graded)]
 
