@@ -266,6 +266,20 @@ def test_cases_are_drawn_from_one_stream_and_stored_in_the_dtype() -> None:
     assert set(next(cases.build(PROBLEM.track(variant="sums"), "one_row", 7)).expected) == {"out", "sum"}
 
 
+@pytest.mark.parametrize(
+    ("track", "name", "where"),
+    [
+        (("float16", "base"), "sums_only", " in float16, base; that case is of variant sums"),
+        (("float32", "base"), "many_rows", " in float32, base; that case is of dtype float16 or bfloat16"),
+        (("bfloat16", "base"), "no_such", ""),
+    ],
+)
+def test_a_case_of_another_track_is_said_to_be_there(track: tuple[str, str], name: str, where: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        cases.select(PROBLEM.track(*track), name)
+    assert str(caught.value).startswith(f"scaled_rows has no case {name!r}{where}; tests, benchmarks, or of these: ")
+
+
 def test_a_disguise_may_name_tensors_of_other_tracks() -> None:
     track = PROBLEM.track("bfloat16")
     reference = cases.load_reference(track)

@@ -79,8 +79,10 @@ def _wrong_solve(log: str, text: str, declaration: str) -> str:
     twice = declarations.defined_twice(text)
     if twice:
         return f"solve() is defined twice, lines {twice[0]} and {twice[1]}; keep one: {one_line(declaration)}"
-    expected, found = _likeliest(declaration), _likeliest(text)
-    if found is not None and not _same(expected, found):
+    expected, every = _likeliest(declaration), declarations.declared(text)
+    wrong = [each for each in every if each.external or each == every[0]]
+    found = next((each for each in wrong if not _same(expected, each)), None)
+    if found is not None:
         return _both_lists(expected, found)
     return f"solve() must be declared exactly as: {one_line(declaration)}"
 
