@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.compile.declarations import Types, declared
+from harness.compile.declarations import Types, declared, defined_twice
 from harness.problem import BASE, Problem
 from harness.signature import Parameter, Tensor
 
@@ -36,8 +36,8 @@ def find(problem: Problem, text: str, dtype: str | None = None, variant: str | N
     found = [each.types for each in declared(text)]
     fits = [track for types in found for track in every if types_of(track) == types]
     exact = next((track for track in fits if track in allowed), None)
-    if exact:
-        return Match(exact, True, _advice(exact, fits))
+    if exact:  # of two definitions neither compiles, in whichever track
+        return Match(exact, True, "" if len(fits) < 2 or defined_twice(text) else _advice(exact, fits))
     kin, first = (fits[0].dtype, types_of(fits[0])) if fits else ("", found[0] if found else ())
     nearest = max(allowed, key=lambda track: (track.dtype == kin, *_likeness(types_of(track), first)))
     return Match(nearest, False, _advice(nearest, fits) or _note(nearest, every, bool(found)))

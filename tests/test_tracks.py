@@ -134,6 +134,7 @@ def test_what_is_not_meant_does_not_mislead(text: str) -> None:
 def test_another_solve_is_named_for_when_the_text_does_not_compile() -> None:
     match = find(PROBLEM, f"#if __A\n{HALF} {{}}\n#else\n{HALF.replace('half', 'float')} {{}}\n#endif")
     assert title(match.problem) == "float16" and match.note.endswith("judge it with --dtype float32")
+    assert find(PROBLEM, f"{HALF} {{}}\n{HALF.replace('half', 'float')} {{}}").note == ""
 
 
 def test_half_and_eight_bits() -> None:
