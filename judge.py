@@ -264,16 +264,17 @@ def _start(arguments: list[str]) -> int:
     parser = commandline.command_parser("start", "Write a problem's starter.")
     parser.add_argument("problem", type=commandline.name)
     parser.add_argument("file", nargs="?", type=commandline.name, help="where to (PROBLEM.cu)")
-    parser.add_argument("--dtype", type=commandline.name, help="of its tensors (the problem's first)")
+    commandline.add_track(parser, "the problem's first")
     parsed = parser.parse(arguments)
     problem = _load_problem(parsed.problem)
-    starter = problem.starter_for(parsed.dtype) if parsed.dtype else problem.starter
+    starter = problem.starter_for(parsed.dtype, parsed.variant)
     target = Path(parsed.file or f"{problem.id}.cu")
     try:
         with target.open("x", encoding="utf-8") as file:
             file.write(starter)
     except FileExistsError:
-        return _fail(f"{target} exists and is left as it is; give another name: judge.py start {problem.id} other.cu")
+        other = [parsed.problem, "other.cu", *(["--dtype", parsed.dtype] if parsed.dtype else [])]
+        return _fail(f"{target} exists and is left as it is; give another name: judge.py start {shlex.join(other)}")
     except OSError as error:
         return _fail(f"cannot write {target}: {error.strerror}")
     with streams.printing():

@@ -66,9 +66,22 @@ def select(problem: Problem, selection: str | None = None) -> tuple[CaseSpec, ..
     patterns = [part.strip() for part in selection.split(",") if part.strip()]
     for pattern in patterns or [selection]:
         if not any(fnmatchcase(case.name, pattern) for case in everything):
-            names = ", ".join(case.name for case in everything)
-            raise UsageError(f"{problem.id} has no case {pattern!r}; tests, benchmarks, or of these: {names}")
+            raise UsageError(_no_case(problem, pattern))
     return tuple(case for case in everything if any(fnmatchcase(case.name, pattern) for pattern in patterns))
+
+
+def _no_case(problem: Problem, pattern: str) -> str:
+    """What there is instead, and in which tracks the case is, if it is in others."""
+    names = ", ".join(case.name for case in problem.tests + problem.benchmarks)
+    there = [t for t in problem.tracks() if any(fnmatchcase(c.name, pattern) for c in t.tests + t.benchmarks)]
+    where = ""
+    if there:
+        variants = dict.fromkeys(track.variant for track in there)
+        dtypes = dict.fromkeys(track.dtype for track in there)
+        of = [f"variant {' or '.join(variants)}"] if problem.variant not in variants else []
+        of += [f"dtype {' or '.join(dtypes)}"] if problem.dtype not in dtypes else []
+        where = f" in {problem.dtype}, {problem.variant}; that case is of {', '.join(of)}" if of else ""
+    return f"{problem.id} has no case {pattern!r}{where}; tests, benchmarks, or of these: {names}"
 
 
 def build(problem: Problem, selection: str | None, seed: int) -> Iterator[Case]:

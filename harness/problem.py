@@ -124,10 +124,17 @@ class Problem:
             tiers=next((tiers for scope, tiers in self.entries.tiers if scope.holds(dtype, variant)), {}),
         )  # fmt: skip
 
-    def starter_for(self, dtype: str) -> str:
-        """The text of the starter for a dtype; starter.cu is that of the first. Raises UsageError where there is
-        none."""
-        self._check_known("dtype", dtype, self.dtypes)
+    def starter_for(self, dtype: str | None = None, variant: str | None = None) -> str:
+        """The text of the starter for a track, of None the first; starter.cu is that of the first dtype. Raises
+        UsageError where there is none."""
+        dtype, base = dtype or self.dtypes[0], self.variants[0].name
+        self.track(dtype, variant)
+        if variant not in (None, base):
+            without = [v.name for v in self.variants[1:]]
+            raise UsageError(
+                f"{self.id} has a starter for variant {base}, none for {', '.join(without)}; "
+                f"`judge.py show {self.id} --dtype {dtype} --variant {variant}` prints the signature of solve()"
+            )
         if file := self._starter_file(dtype):
             return document.read_text(file)
         there = ", ".join(name for name in self.dtypes if self._starter_file(name))

@@ -146,6 +146,9 @@ def test_json_to_standard_output_is_alone_there(doubling: Problem, tmp_path: Pat
         (["show", "flash_attention", "--dtype", "int8"], "flash_attention has no dtype 'int8'; it has: float32"),
         ([str(TRACKS), "x.cu", "--dtypes", "float16"], "did you mean --dtype?"),
         (["start", str(TRACKS), "--dtype", "bfloat16"], "no starter for bfloat16; there is one for: float32, float16"),
+        (["start", "flash_attention", "--variant", "gqa"], "has a starter for variant base, none for lse, gqa; "
+         "`judge.py show flash_attention --dtype float32 --variant gqa` prints the signature"),
+        (["start", "flash_attention", "--variant", "paged"], "flash_attention has no variant 'paged'; it has: base"),
         (["flash_attention", "x.cu", "--seed", "-1"], "--seed"),
         (["flash_attention", "x.cu", "--seed", "x"], "'x' is no whole number"),
         (["flash_attention", "x.cu", "--time-limit", "nan"], "'nan' is no number of seconds"),
@@ -281,6 +284,8 @@ def test_show_folds_hints_away_and_speaks_chinese() -> None:
 def test_start_takes_the_starter_of_a_dtype(tmp_path: Path) -> None:
     assert _run("start", TRACKS, "half.cu", "--dtype", "float16", cwd=tmp_path).returncode == 0
     assert (tmp_path / "half.cu").read_text() == (TRACKS / "starter.float16.cu").read_text()
+    again = _run("start", TRACKS, "half.cu", "--dtype", "float16", "--variant", "base", cwd=tmp_path)
+    assert again.returncode == 2 and f"judge.py start {TRACKS} other.cu --dtype float16" in again.stderr
 
 
 def test_start_writes_the_starter_and_never_overwrites(tmp_path: Path) -> None:

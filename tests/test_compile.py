@@ -119,6 +119,18 @@ def test_wrong_parameters_show_both_lists(definition: str, found: str) -> None:
     assert str(error) in error.log
 
 
+def test_both_lists_come_before_the_compilers_words_on_the_judges_prototype() -> None:
+    log = refusal(KERNEL + 'extern "C" void solve(float* q, float* out, int n) {}\n').log
+    assert log.startswith("my.cu(2): solve() has the wrong parameters:\n  expected (") and '"C" linkage' in log
+
+
+@pytest.mark.parametrize("second", ["const float* q, float* out, int n", "const float* q, float* out, long n"])
+def test_two_definitions_are_named_by_their_lines(second: str) -> None:
+    good = 'extern "C" void solve(const float* q, float* out, int n) {}'
+    error = refusal(f'{KERNEL}{good} // "\n/* {good}\n*/\nextern "C" void solve({second}) {{}}\n')
+    assert str(error).startswith("solve() is defined twice, lines 2 and 5; keep one: extern")
+
+
 def test_other_parameter_names_are_fine() -> None:
     assert build(
         KERNEL + 'extern "C" void solve(const float *a, float *__restrict__ b, const int c) { (void)a; }\n'

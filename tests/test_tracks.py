@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from harness import cases, problem
+from harness.compile.declarations import declared
 from harness.errors import ProblemError, UsageError
 from harness.events import Finished
 from harness.pipeline import Options, judge
@@ -17,7 +18,7 @@ from harness.report.json import as_dict
 from harness.report.terminal import print_report
 from harness.results import Report
 from harness.submission import from_bytes
-from harness.tracks import Match, find, parameter_types, title
+from harness.tracks import Match, find, title
 from harness.verdict import FindingKind, Verdict
 
 PROBLEM = problem.load(Path(__file__).parent / "problems" / "scaled_rows")
@@ -93,6 +94,49 @@ def test_types_are_known_in_any_spelling(text: str) -> None:
     assert (match.problem.dtype, match.problem.variant, match.exact) == ("bfloat16", "base", True)
 
 
+HALF = "extern \"C\" void solve(const half* x, const half* k, half* out, int r, int c)"
+T = HALF.replace("half", "T")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'const char* note = "/* no comment"; {HALF} {{}}',
+        f'const char* note = "http://x.y"; {HALF} {{}}',
+        f'const char* note = R"x(\nvoid solve(float* q) {{ )" /*)x"; {HALF} {{}}',
+        f"char quote = '\"'; int n = 1'000; {HALF} {{}} char last = '\"';",
+        f"{HALF.replace('half', 'nv_half')} {{}}",
+        f"{HALF.replace('half', '__nv_half')} {{}}",
+        f"{HALF} {{}}\nvoid solve(int a) {{}}",
+        f"{HALF} {{}}\nstruct S {{ void solve(int a) {{}} }};\nvoid S::solve(float* q) {{}}",
+        f"{HALF} {{}}\n{HALF.replace('half', 'float')};",
+        f"extern \"C\" {{ {HALF} {{}} }}\nvoid solve(int a) {{}}",
+        f"{HALF} noexcept(true) {{}}\nnamespace n {{ {HALF.replace('half', 'float')} {{}} }}",
+        f"using T = half; struct S {{ using T = float; }}; {T} {{}}",
+        f"typedef half T; {T} {{}}\nusing T = float;",
+        f"#define T half\n{T} {{}}\n#undef T\n#define T float\n",
+        f"#if 0\n{HALF.replace('half', 'float')} {{}}\n#else\n{HALF} {{}}\n#endif",
+        f"{HALF} {{}}\n#if 0\n#ifdef A\n#else\n{HALF.replace('half', 'float')} {{}}\n#endif\n#endif",
+        f"#ifndef USE_FLOAT\n#define T half\n#else\n#define T float\n#endif\n{T} {{}}",
+        f"#define BITS 16\n#if BITS == 32\n#define T float\n#elif BITS == 16\n#define T half\n#endif\n{T} {{}}",
+        f"#if defined(A) || !defined(B)\n#define T half\n#else\n#define T float\n#endif\n{T} {{}}",
+        f"#if __CUDACC_VER_MAJOR__ < 9\n#define T int\n#else\n#define T half\n#endif\n{T} {{}}",
+        f"#if CUDART_VERSION > 9\n#define T half\n#else\n#define T int\n#endif\n{T} {{}}",
+        HALF.replace("int c", "[[maybe_unused]] int c = (1, 0)").replace("solve", "so\\\nlve") + " {}",
+    ],
+)  # fmt: skip
+def test_what_is_not_meant_does_not_mislead(text: str) -> None:
+    """Literals, helpers of the same name, names in other scopes, dead branches."""
+    match = find(PROBLEM, f"#include <cuda_fp16.h>\n{text}")
+    assert (title(match.problem), match.exact) == ("float16", True)
+
+
+def test_another_solve_is_named_for_when_the_text_does_not_compile() -> None:
+    match = find(PROBLEM, f"#if __A\n{HALF} {{}}\n#else\n{HALF.replace('half', 'float')} {{}}\n#endif")
+    assert title(match.problem) == "float16" and match.note.endswith("judge it with --dtype float32")
+    assert find(PROBLEM, f"{HALF} {{}}\n{HALF.replace('half', 'float')} {{}}").note == ""
+
+
 def test_half_and_eight_bits() -> None:
     half = "void solve(const half* x, const half* cache, half* out, int rows, int columns) {"
     assert find(PROBLEM, half).problem.dtype == "float16"
@@ -101,9 +145,9 @@ def test_half_and_eight_bits() -> None:
 
 
 def test_what_the_text_does_not_show() -> None:
-    assert parameter_types("int main() {}") is None
-    assert parameter_types("void solve() {") == parameter_types("void solve(void) {") == ()
-    assert parameter_types("#define T T\n#define U V\n#define V U\nvoid solve(T* x, U n) {") is not None  # no endless loop
+    assert declared("int main() {}") == []
+    assert [each.types for text in ("void solve() {", "void solve(void) {") for each in declared(text)] == [(), ()]
+    assert declared("#define T T\n#define U V\n#define V U\nvoid solve(T* x, U n) {")  # no endless loop
 
 
 @pytest.mark.parametrize(
@@ -115,6 +159,13 @@ def test_what_the_text_does_not_show() -> None:
         "/*" * 100000,
         "\n".join(f"#define a{n} " + f"a{n + 1}, " * 300 for n in range(60)) + "\nvoid solve(a0) {",
         "void solve(" + "int, " * 50000 + "int) {",
+        "typedef" + " " * (1 << 18),
+        "typedef" + "\n" * (1 << 18),
+        ("typedef" + "\n" * 300) * 850,
+        "\n" * (1 << 18),
+        'R"(' * 80000,
+        "#if __A\n" * 20000 + "void solve(int);",
+        "using a = b;\n" * 10000 + "void solve(a);\n" * 8000,
     ],
     ids=lambda text: text[:12],
 )
@@ -123,11 +174,20 @@ def test_no_text_takes_long_to_read(text: str) -> None:
 
 
 def test_the_nearest_track_is_taken_and_the_others_are_named() -> None:
-    """One parameter is missing: float16 with sums is nearest, and the list that the compiler shows is that."""
-    match = find(PROBLEM, "void solve(const half* x, const half* cache, half* out, float* sum, int rows) {")
+    """One type is wrong: float16 with sums is nearest, and the list that the compiler shows is that."""
+    match = find(PROBLEM, "void solve(const half* x, const half* cache, half* out, float* sum, int rows, long n) {")
     assert not match.exact and title(match.problem) == "float16, sums"
-    assert "float16, sums; its parameters would also be right for float32; " in match.note
-    assert "bfloat16, sums" in match.note and "judge.py show scaled_rows --dtype DTYPE" in match.note
+    assert match.note.startswith(
+        "solve() was taken to be for float16, sums, the nearest: its parameters are those of no track; "
+        "other tracks: float32; float16; bfloat16; "
+    )
+    assert match.note.endswith("`judge.py show scaled_rows --dtype DTYPE --variant VARIANT` shows the parameters of each")
+
+
+def test_a_list_of_the_right_length_is_nearest() -> None:
+    """Not the longer one that has a float* where the list has one too many."""
+    match = find(PROBLEM, "void solve(const half* x, const half* cache, float* out, int rows, int columns) {")
+    assert (title(match.problem), match.exact) == ("float16", False)
 
 
 def test_without_solve_it_is_the_first_track() -> None:
@@ -140,7 +200,11 @@ def test_a_track_can_be_demanded() -> None:
     assert find(PROBLEM, text, dtype="bfloat16").exact and find(PROBLEM, text, variant="base").exact
     match = find(PROBLEM, text, dtype="float16")
     assert not match.exact and title(match.problem) == "float16"
-    assert match.note == "solve() has the parameters of bfloat16, but was to be judged in float16"
+    assert match.note == (
+        "solve() has the parameters of bfloat16, but this was judged in float16: judge it with --dtype bfloat16"
+    )
+    sums = find(PROBLEM, solution("bfloat16", "sums"), variant="base")
+    assert sums.note.endswith("judged in bfloat16: judge it with --dtype bfloat16 --variant sums")
     assert title(find(PROBLEM, text, variant="sums").problem) == "bfloat16, sums"
 
 
@@ -201,6 +265,20 @@ def test_cases_are_drawn_from_one_stream_and_stored_in_the_dtype() -> None:
     assert [drawn[dtype].cost.bytes for dtype in PROBLEM.dtypes] == [64 * 12, 64 * 6, 64 * 6, 64 * 5 + 4]
     assert set(drawn["float32"].expected) == {"out"}
     assert set(next(cases.build(PROBLEM.track(variant="sums"), "one_row", 7)).expected) == {"out", "sum"}
+
+
+@pytest.mark.parametrize(
+    ("track", "name", "where"),
+    [
+        (("float16", "base"), "sums_only", " in float16, base; that case is of variant sums"),
+        (("float32", "base"), "many_rows", " in float32, base; that case is of dtype float16 or bfloat16"),
+        (("bfloat16", "base"), "no_such", ""),
+    ],
+)
+def test_a_case_of_another_track_is_said_to_be_there(track: tuple[str, str], name: str, where: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        cases.select(PROBLEM.track(*track), name)
+    assert str(caught.value).startswith(f"scaled_rows has no case {name!r}{where}; tests, benchmarks, or of these: ")
 
 
 def test_a_disguise_may_name_tensors_of_other_tracks() -> None:
@@ -322,7 +400,7 @@ def test_wrong_parameters_show_the_list_of_the_nearest_track_and_name_the_others
     said = "\n".join(finding.message for finding in report.findings)
     assert "expected (const __nv_bfloat16* x, const __nv_bfloat16* cache, __nv_bfloat16* out," in said
     assert "found    (const __nv_bfloat16* x," in said
-    assert "would also be right for float32; " in said
+    assert "its parameters are those of no track; other tracks: float32; " in said
 
 
 def test_the_report_says_which_track(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,13 +7,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.compile import offered
+from harness.compile import declarations, offered
+from harness.compile.declarations import Declaration
 from harness.errors import SubmissionError
 from harness.results import Finding
 from harness.verdict import FindingKind, Verdict
 
 _ABOUT_SOLVE = re.compile(r'error\b[^\n]*"solve["(]|error\b[^\n]*distinguished by return type alone\n[^\n]*\bsolve\b')
-_SCALARS = r"const|volatile|unsigned|signed|bool|char|short|int|long|float|double|void|size_t|\w+_t|__half|__nv_\w+"
 
 
 def compile_error(log: str, name: str, text: str, declaration: str, include: Sequence[Path] = ()) -> SubmissionError:
@@ -26,7 +26,9 @@ def compile_error(log: str, name: str, text: str, declaration: str, include: Seq
     missing = None if hint else offered.missing(log, name, text, include)
     if missing:
         return _error(missing.message, name, missing.line or line, log, missing.verdict)
-    hint = hint or _launch_brackets(text, line) or _constant_data(log)
+    if hint:
+        return _error(hint, name, line, log, first=True)
+    hint = _launch_brackets(text, line) or _constant_data(log)
     if hint:
         return _error(hint, name, line, log)
     first = re.search(r"^.*?\berror\b.*$", log, re.M)
@@ -36,20 +38,23 @@ def compile_error(log: str, name: str, text: str, declaration: str, include: Seq
 
 def no_entry(log: str, name: str, text: str, declaration: str) -> SubmissionError:
     """The exception for a file that compiles, but without a solve() that can be called."""
-    expected, found = parameters(declaration), parameters(text)
+    expected, found = _likeliest(declaration), _likeliest(text)
     if found is None:
         message = f"{name} defines no host entry point; add: {one_line(declaration)} {{ ... }}"
-    elif _types(found) != _types(expected or []):
-        message = _both_lists(expected or [], found)
+    elif not _same(expected, found):
+        message = _both_lists(expected, found)
     else:
         message = f"solve() must be visible: not static, not in a namespace, but {one_line(declaration)} {{ ... }}"
-    return _error(message, name, _definition_line(text), log)
+    return _error(message, name, found.line if found else 0, log)
 
 
-def _error(message: str, name: str, line: int, log: str, verdict: Verdict = Verdict.COMPILE_ERROR) -> SubmissionError:
+def _error(
+    message: str, name: str, line: int, log: str, verdict: Verdict = Verdict.COMPILE_ERROR, first: bool = False
+) -> SubmissionError:
+    """`first`: before the compiler's own words, which speak of what the judge puts before the submission."""
     kind = FindingKind.UNSUPPORTED if verdict is Verdict.UNSUPPORTED else FindingKind.NOTE
-    place = f"{name}({line}): " if line else ""
-    shown = log if message in log else f"{log}\n{place}{message}\n" if log else f"{place}{message}\n"
+    said = f"{name}({line}): {message}\n" if line else f"{message}\n"
+    shown = log if message in log else "\n".join(filter(None, (said, log) if first else (log, said)))
     return SubmissionError(verdict, message, [Finding(kind, message, name, line)], log=shown)
 
 
@@ -59,24 +64,32 @@ def _line(log: str, name: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-def _definition_line(text: str) -> int:
-    found = re.search(r"\bsolve\s*\(", text)
-    return text.count("\n", 0, found.start()) + 1 if found else 0
+def _likeliest(text: str) -> Declaration | None:
+    return next(iter(declarations.declared(text)), None)
+
+
+def _same(expected: Declaration | None, found: Declaration) -> bool:
+    return expected is None or (found.types, found.constant) == (expected.types, expected.constant)
 
 
 def _wrong_solve(log: str, text: str, declaration: str) -> str:
     """The ways in which a definition of solve() contradicts the problem's declaration."""
     if not _ABOUT_SOLVE.search(log):
         return ""
-    expected, found = parameters(declaration) or [], parameters(text)
-    if found is not None and _types(found) != _types(expected):
+    twice = declarations.defined_twice(text)
+    if twice:
+        return f"solve() is defined twice, lines {twice[0]} and {twice[1]}; keep one: {one_line(declaration)}"
+    expected, every = _likeliest(declaration), declarations.declared(text)
+    wrong = [each for each in every if each.external or each == every[0]]
+    found = next((each for each in wrong if not _same(expected, each)), None)
+    if found is not None:
         return _both_lists(expected, found)
     return f"solve() must be declared exactly as: {one_line(declaration)}"
 
 
-def _both_lists(expected: Sequence[str], found: Sequence[str]) -> str:
-    shown = f"  expected ({', '.join(expected)})\n  found    ({', '.join(found)})"
-    return f"solve() has the wrong parameters:\n{shown}"
+def _both_lists(expected: Declaration | None, found: Declaration) -> str:
+    wanted, written = (", ".join(each.parameters) if each else "" for each in (expected, found))
+    return f"solve() has the wrong parameters:\n  expected ({wanted})\n  found    ({written})"
 
 
 def _launch_brackets(text: str, line: int) -> str:
@@ -100,18 +113,3 @@ def one_line(declaration: str) -> str:
     """The declaration of solve() itself, without #include lines, on one line and without the ';'."""
     lines = [line for line in declaration.splitlines() if not line.lstrip().startswith("#")]
     return " ".join(" ".join(lines).split()).rstrip("; ")
-
-
-def parameters(text: str) -> list[str] | None:
-    """The parameter list of the last 'solve(...) {' or 'solve(...);' in `text`; None where there is none."""
-    bare = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
-    found = re.findall(r"\bsolve\s*\(([^(){};]*)\)\s*(?:\{|;)", bare)
-    if not found:
-        return None
-    return [" ".join(parameter.split()) for parameter in found[-1].split(",") if parameter.strip()]
-
-
-def _types(items: Sequence[str]) -> list[str]:
-    """Types alone, spacing made uniform: 'const float * q' and 'const float *x' are the same parameter."""
-    plain = [re.sub(r"\s*([*&])\s*", r"\1 ", item.replace("__restrict__", " ")).strip() for item in items]
-    return [re.sub(rf"\s*\b(?!(?:{_SCALARS})\b)\w+$", "", item).strip() for item in plain]
