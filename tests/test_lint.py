@@ -170,6 +170,16 @@ def test_a_faulty_reference_is_refused(make: Make, fault: str) -> None:
     assert not report.sound
 
 
+@pytest.mark.parametrize("only", [None, "once"])  # built by the main thread, and by one that runs kernels
+def test_a_reference_without_end_is_named(make: Make, nothing_left: None, only: str | None) -> None:
+    endless = ('    return {"out": 2.0', '    while inputs["n"] == 2:\n        pass\n    return {"out": 2.0')
+    said: list[str] = []
+    options = LintOptions(seeds=1, cache=False, toolchain=TOOLCHAIN, build_seconds=0.2, only=only)
+    with pytest.raises(ProblemError, match=r"reference\.py:1\d: expected\(\) on case two: .*may take 0.2 s to build"):
+        lint(make(reference=endless), options, said.append)
+    assert "float32: building test two, seed 1, takes long" in said
+
+
 def test_an_input_without_effect_is_refused(make: Make) -> None:
     problem = make(
         problem=("  - {name: out,", "  - {name: idle, type: float, role: in, shape: [n]}\n  - {name: out,"),

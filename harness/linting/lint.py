@@ -36,7 +36,7 @@ Progress = Callable[[str], None]
 @dataclass(frozen=True)
 class LintOptions:
     """How to lint. `only`: patterns of kernel names ("no_scale", "bad/*"), with commas: nothing but these kernels is
-    looked at then."""
+    looked at then. `build_seconds`: how long a test may take to build; None: what follows from limits.seconds."""
 
     seeds: int = 20
     first_seed: int = 1
@@ -45,6 +45,7 @@ class LintOptions:
     variant: str | None = None
     only: str | None = None
     cache: bool = True
+    build_seconds: float | None = None
     toolchain: Toolchain = field(default_factory=Toolchain)
 
 
@@ -66,7 +67,7 @@ class _Linting:
             if options.dtype in (None, track.dtype) and options.variant in (None, track.variant)
         ]  # fmt: skip
         self._seeds = range(options.first_seed, options.first_seed + options.seeds)
-        self._store = CaseStore(problem)
+        self._store = CaseStore(problem, patience=options.build_seconds, progress=progress)
 
     def report(self) -> LintReport:
         start = time.monotonic()
