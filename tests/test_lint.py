@@ -161,6 +161,18 @@ def cost''')),
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("factor", ["4.0", "2.2", "-2.0"])
+def test_an_answer_that_honest_models_are_far_from_is_refused(make: Make, factor: str) -> None:
+    report = _lint(make(reference=('return {"out": 2.0 *', f'return {{"out": {factor} *')), seeds=2)
+    models = _checks(report, "models")[0]
+    assert models.outcome is Outcome.REFUSED, render(report)
+    assert "reference.py: expected() or honest() is wrong: the models are" in models.message
+    assert "times beyond the floors of float32 in out of test " in models.message
+    floors = _checks(report, "floors")[0]
+    assert (floors.outcome, "honest/once.cu: " in floors.message) == (Outcome.WARNING, True)
+    assert "accepted only since honest() widens the limits" in floors.message
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_a_faulty_reference_is_refused(make: Make, fault: str) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from harness.errors import UsageError
-from harness.linting import answers, contrast, costs, disguises, workers
+from harness.linting import answers, contrast, costs, disguises, floors, workers
 from harness.linting.case_store import CaseStore
 from harness.linting.kernels import StandingKernel, standing, starters
 from harness.linting.records import Check, KernelResult, LintReport, Outcome, of_track
@@ -142,6 +142,7 @@ class _Linting:
         for track in self._tracks:
             mine = [r for r in results if r.kind == "honest" and (r.dtype, r.variant) == (track.dtype, track.variant)]
             checks.append(costs.byte_model(track, self._store, mine))
+            checks.append(floors.honest_kernels(track, mine))
         return checks
 
 
