@@ -142,6 +142,7 @@ class _Linting:
         for track in self._tracks:
             mine = [r for r in results if r.kind == "honest" and (r.dtype, r.variant) == (track.dtype, track.variant)]
             checks.append(costs.byte_model(track, self._store, mine))
+            checks.append(costs.flop_model(track, self._store, mine))
             checks.append(floors.honest_kernels(track, mine))
         return checks
 
