@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from collections import Counter
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,6 +14,11 @@ from harness.errors import ProblemError
 
 T = TypeVar("T")
 _REQUIRED = object()
+YAML_BYTES, TEXT_BYTES = 1 << 20, 4 << 20  # the most that a file may hold
+_EXPANDED = 1 << 20  # characters of all values, each alias counted as what it stands for
+_NUMBER = 400  # characters of one
+_SHOWN = 80  # characters of a value in a message
+_MALFORMED = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
 _KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
 
 
@@ -55,7 +63,7 @@ class Section:
         """The plain Python value of a key, of whatever type."""
         self._known.append(key)
         if key in self._nodes:
-            return yaml.constructor.SafeConstructor().construct_object(self._nodes[key], deep=True)
+            return _constructed(self.file, self._nodes[key])
         if default is _REQUIRED:
             raise self.error(f"the key {key!r} is missing")
         return default
@@ -67,7 +75,7 @@ class Section:
             value = float(value)
         if type(value) is not kind:
             hint = "; YAML wants a dot in a number with an exponent: 1.0e-3" if kind is float else ""
-            raise self.error(f"must be {_KINDS[kind]}, found {value!r}{hint}", key)
+            raise self.error(f"must be {_KINDS[kind]}, found {shown(value)}{hint}", key)
         return value
 
     def take_if_there(self, key: str, kind: type[T]) -> T | None:
@@ -79,14 +87,14 @@ class Section:
         """A text that is one of `allowed`."""
         value = self.take(key, str, default)
         if value not in allowed:
-            raise self.error(f"found {value!r}, allowed: {', '.join(allowed)}", key)
+            raise self.error(f"found {shown(value)}, allowed: {', '.join(allowed)}", key)
         return value
 
     def words(self, key: str, default: object = _REQUIRED) -> tuple[str, ...]:
         """A list of texts; numbers are taken as their text, so that `shape: [rows, 4]` reads well."""
         values = self.take(key, list, default)
         if not all(type(value) in (str, int) for value in values):
-            raise self.error(f"must be a list of texts, found {values!r}", key)
+            raise self.error(f"must be a list of texts, found {shown(values)}", key)
         return tuple(str(value) for value in values)
 
     def section(self, key: str) -> Section:
@@ -107,9 +115,9 @@ class Section:
 
     def unique(self, key: str, names: list[str]) -> None:
         """Raises ProblemError when the names under `key` are not all different."""
-        for name in names:
-            if names.count(name) > 1:
-                raise self.error(f"the name {name!r} stands here {names.count(name)} times; names must differ", key)
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise self.error(f"the name {shown(name)} stands here {count} times; names must differ", key)
 
     def finish(self) -> None:
         """Raises ProblemError when a key was left that nobody knows."""
@@ -119,8 +127,9 @@ class Section:
 
 
 def read(file: Path) -> Section:
-    """The top mapping of a YAML file. Raises ProblemError: no such file, not UTF-8, a BOM, a tab, bad YAML."""
-    text = read_text(file)
+    """The top mapping of a YAML file. Raises ProblemError: no such file, not a regular one or too large, not UTF-8, a
+    BOM, a tab, bad YAML, aliases that stand for too much."""
+    text = read_text(file, YAML_BYTES)
     if "\t" in text:
         raise ProblemError(f"{file}:{text[: text.index(chr(9))].count(chr(10)) + 1}: a tab; use spaces")
     try:
@@ -128,25 +137,93 @@ def read(file: Path) -> Section:
         if node is None:
             raise ProblemError(f"{file}:1: the file is empty")
         section = Section(file, node)
-        yaml.safe_load(text)  # bad scalars, such as an impossible date, show here and not half-way
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{file}:{mark.line + 1}" if mark else str(file)
-        raise ProblemError(f"{place}: not valid YAML: {_one_line(error)}") from None
+        _Extent(file).of(node)
+    except _MALFORMED as error:
+        raise _malformed(file, error) from None
+    _constructed(file, node)  # bad scalars, such as an impossible date, show here and not half-way
     return section
 
 
-def read_text(file: Path) -> str:
-    """A text file of a problem directory. Raises ProblemError: no such file, not UTF-8, a BOM."""
+def read_text(file: Path, most: int = TEXT_BYTES) -> str:
+    """A text file of a problem directory, of at most so many bytes. Raises ProblemError: no such file, not a regular
+    one, too large, not UTF-8, a BOM."""
     try:
-        text = file.read_text(encoding="utf-8")
+        content = _content(file, most)
     except OSError as error:
         raise ProblemError(f"{file}: cannot read it: {error.strerror}") from None
+    if len(content) > most:
+        raise ProblemError(f"{file}: larger than {most >> 10} KiB, the most that such a file may have")
+    try:
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ProblemError(f"{file}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     if text.startswith("\ufeff"):
         raise ProblemError(f"{file}:1: starts with a byte order mark; save the file as UTF-8 without BOM")
-    return text
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _content(file: Path, most: int) -> bytes:
+    """The first `most` + 1 bytes. Opening does not wait for a pipe's other end."""
+    with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+        mode = os.fstat(stream.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            kind = "a directory" if stat.S_ISDIR(mode) else "a pipe, a device or a socket"
+            raise ProblemError(f"{file}: cannot read it: {kind}, not a regular file")
+        return stream.read(most + 1)
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it, on one line and cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+class _Extent:
+    """Characters of a node's values with every alias written out, measured before anything is built of them."""
+
+    def __init__(self, file: Path):
+        self._file = file
+        self._known: dict[yaml.Node, int | None] = {}  # None while it is being measured
+
+    def of(self, node: yaml.Node) -> int:
+        """Raises ProblemError for an anchor that holds its own alias, and for what is too much."""
+        if node not in self._known:
+            self._known[node] = None
+            self._known[node] = self._measured(node)
+        size = self._known[node]
+        if size is None:
+            raise self._error(node, "this anchor holds an alias of itself")
+        return size
+
+    def _measured(self, node: yaml.Node) -> int:
+        if isinstance(node, yaml.ScalarNode):
+            if node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float") and len(node.value) > _NUMBER:
+                raise self._error(node, f"a number of {len(node.value)} characters, allowed: {_NUMBER}")
+            _constructed(self._file, node)
+            return 1 + len(node.value)
+        parts = node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
+        size = 1 + sum(map(self.of, parts))
+        if size > _EXPANDED:
+            raise self._error(node, f"its aliases stand for more than {_EXPANDED} characters; write less, or without")
+        return size
+
+    def _error(self, node: yaml.Node, message: str) -> ProblemError:
+        return ProblemError(f"{self._file}:{node.start_mark.line + 1}: {message}")
+
+
+def _constructed(file: Path, node: yaml.Node) -> object:
+    """The plain Python value of a node. Raises ProblemError."""
+    try:
+        return yaml.constructor.SafeConstructor().construct_object(node, deep=True)
+    except _MALFORMED as error:
+        raise _malformed(file, error, node) from None
+
+
+def _malformed(file: Path, error: Exception, node: yaml.Node | None = None) -> ProblemError:
+    mark = getattr(error, "problem_mark", None) or (node.start_mark if node else None)
+    place = f"{file}:{mark.line + 1}" if mark else str(file)
+    said = "nested too deeply" if isinstance(error, RecursionError) else _one_line(error)
+    return ProblemError(f"{place}: not valid YAML: {said}")
 
 
 def _one_line(error: Exception) -> str:

@@ -311,8 +311,9 @@ def _read_tier(section: Section, known: Scope) -> tuple[Scope, Mapping[str, floa
     own = scope.read_scope(section, known)
     tiers = {name: section.take(name, float) for name in section.names() if name not in scope.KEYS}
     least = [0.0, *tiers.values()]
-    if not tiers or any(low >= high for low, high in itertools.pairwise(least)) or least[-1] > 100:
-        raise section.error(f"found {tiers}; must name scores above 0, up to 100, the least first")
+    rising = all(low < high for low, high in itertools.pairwise(least))  # not with NaN
+    if not (tiers and rising and least[-1] <= 100):
+        raise section.error(f"found {document.shown(tiers)}; must name scores above 0, up to 100, the least first")
     return own, tiers
 
 

@@ -161,6 +161,18 @@ def cost''')),
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("factor", ["4.0", "2.2", "-2.0"])
+def test_an_answer_that_honest_models_are_far_from_is_refused(make: Make, factor: str) -> None:
+    report = _lint(make(reference=('return {"out": 2.0 *', f'return {{"out": {factor} *')), seeds=2)
+    models = _checks(report, "models")[0]
+    assert models.outcome is Outcome.REFUSED, render(report)
+    assert "reference.py: expected() or honest() is wrong: the models are" in models.message
+    assert "times beyond the floors of float32 in out of test " in models.message
+    floors = _checks(report, "floors")[0]
+    assert (floors.outcome, "honest/once.cu: " in floors.message) == (Outcome.WARNING, True)
+    assert "accepted only since honest() widens the limits" in floors.message
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_a_faulty_reference_is_refused(make: Make, fault: str) -> None:
@@ -168,6 +180,16 @@ def test_a_faulty_reference_is_refused(make: Make, fault: str) -> None:
     report = _lint(make(reference=edit), seeds=2)
     assert check in _refused(report), render(report)
     assert not report.sound
+
+
+@pytest.mark.parametrize("only", [None, "once"])  # built by the main thread, and by one that runs kernels
+def test_a_reference_without_end_is_named(make: Make, nothing_left: None, only: str | None) -> None:
+    endless = ('    return {"out": 2.0', '    while inputs["n"] == 2:\n        pass\n    return {"out": 2.0')
+    said: list[str] = []
+    options = LintOptions(seeds=1, cache=False, toolchain=TOOLCHAIN, build_seconds=0.2, only=only)
+    with pytest.raises(ProblemError, match=r"reference\.py:1\d: expected\(\) on case two: .*may take 0.2 s to build"):
+        lint(make(reference=endless), options, said.append)
+    assert "float32: building test two, seed 1, takes long" in said
 
 
 def test_an_input_without_effect_is_refused(make: Make) -> None:

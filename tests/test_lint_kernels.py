@@ -13,7 +13,7 @@ from harness.linting import costs
 from harness.linting.case_store import CaseStore
 from harness.linting.kernels import standing, starters
 from harness.linting.lint import LintOptions, lint
-from harness.linting.records import KernelResult, Outcome
+from harness.linting.records import Check, KernelResult, Outcome
 from harness.linting.tracks import declaration
 from harness.problem import BASE, Problem
 
@@ -81,6 +81,30 @@ def test_the_byte_model_is_set_against_the_nearest_honest_kernel(merge: Problem)
     assert low.outcome is Outcome.REFUSED and "touch 50% more bytes than cost() says" in low.message
     high = costs.byte_model(merge, store, [_honest({**exact, "two_splits": 8})])
     assert high.outcome is Outcome.REFUSED and "no honest kernel touched more than 8" in high.message
+
+
+def _counting(counted: Mapping[str, float]) -> KernelResult:
+    return dataclasses.replace(_honest({}), counted={name: int(n) for name, n in counted.items()})
+
+
+def test_the_flops_are_set_against_those_that_honest_kernels_do(merge: Problem) -> None:
+    store = CaseStore(merge)
+    said = {spec.name: store.get(merge, spec, 1).cost.flops for spec in merge.tests}
+
+    def check(*shares: float) -> Check:
+        kernels = [_counting({name: n * share for name, n in said.items()}) for share in shares]
+        return costs.flop_model(merge, store, kernels)
+
+    sound = check(0.5, 1.5, 17)  # one leaves out what does not count
+    assert sound.outcome is Outcome.SOUND
+    assert float(sound.figures["share"]) == pytest.approx(2, rel=0.01)
+    assert check(0.97).outcome is check(4.9).outcome is Outcome.SOUND
+    high = check(0.2, 0.5, 1.1)
+    assert high.outcome is Outcome.REFUSED
+    assert "reference.py: cost() says " in high.message and "but honest kernels do " in high.message
+    low = check(5.5, 20)
+    assert (low.outcome, "18% of the flops" in low.message) == (Outcome.WARNING, True)
+    assert "no test is large enough" in costs.flop_model(merge, store, [_honest({})]).message
 
 
 def test_memory_is_told_from_parameters(merge: Problem) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -232,12 +233,57 @@ def test_values_in_short(value: object, text: str) -> None:
         (GOOD.encode() + b"# \xff\n", "is not UTF-8"),
         (GOOD.encode() + b"--- \n", "not valid YAML"),
         (b"a: !!python/object/apply:os.getcwd []\n", "not valid YAML"),
-        (b"title: &a [*a]\n", "not valid YAML|missing|must be"),
+        (b"\ntitle: &a [*a]\n", r"problem\.yaml:2: this anchor holds an alias of itself"),
+        (b"id: tiny\na: &a {b: [*a]}\n", r"problem\.yaml:2: this anchor holds an alias of itself"),
+        (b"a: 1\nb: 2001-99-99\n", r"problem\.yaml:2: not valid YAML: month must be"),
+        (b"a: 1\nb: {[x]: 1}\n", r"problem\.yaml:2: b: |problem\.yaml:2: not valid YAML"),
+        (b"a: 1\nb: " + b"9" * 5000, r"problem\.yaml:2: a number of 5000 characters, allowed: 400"),
+        (b"a: " + b"[" * 5000, r"problem\.yaml: not valid YAML: nested too deeply"),
+        (b"# " + b"x" * (1 << 20), r"problem\.yaml: larger than 1024 KiB"),
     ],
 )
 def test_what_is_no_problem_file(tmp_path: Path, content: bytes, message: str) -> None:
     with pytest.raises(ProblemError, match=message):
         problem.load(_write(tmp_path, content))
+
+
+def test_aliases_stand_for_no_more_than_a_file_could_hold(tmp_path: Path) -> None:
+    directory = _write(tmp_path, GOOD.replace("tags: [test]", "tags: [&a test, *a]"))
+    assert problem.load(directory).tags == ("test", "test")
+    levels = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 10))
+    (directory / "problem.yaml").write_text(f"l0: &l0 [x]\n{levels}{GOOD}")
+    with pytest.raises(ProblemError, match=r"problem\.yaml:\d: its aliases stand for more than 1048576 characters"):
+        problem.load(directory)
+
+
+def test_long_values_are_shown_cut(tmp_path: Path) -> None:
+    for old, new in (("easy", "x" * 999), ("easy", f"[{'x, ' * 999}]"), ("[test]", f"[[{'x, ' * 999}]]")):
+        with pytest.raises(ProblemError, match=r"found .*\.\.\.") as caught:
+            problem.load(_write(tmp_path, GOOD.replace(old, new)))
+        assert len(str(caught.value)) < 250 + len(str(tmp_path))
+        shutil.rmtree(tmp_path / "tiny")
+
+
+@pytest.mark.parametrize("name", ["problem.yaml", "statement.md"])
+def test_only_regular_files_are_read(tmp_path: Path, name: str) -> None:
+    directory = _write(tmp_path, GOOD)
+    (directory / name).unlink()
+    os.mkfifo(directory / name)
+    with pytest.raises(ProblemError, match=f"{name}: (cannot read it: a pipe|the file is missing)"):
+        problem.load_directory(directory)
+
+
+def test_texts_are_not_endless(tmp_path: Path) -> None:
+    directory = _write(tmp_path, GOOD)
+    (directory / "statement.md").write_text("x" * ((4 << 20) + 1))
+    with pytest.raises(ProblemError, match=r"statement\.md: larger than 4096 KiB"):
+        problem.load(directory)
+
+
+@pytest.mark.parametrize("tiers", ["{pass: .nan}", "{pass: .inf}", "{pass: -.inf}", "{pass: 10, strong: .nan}"])
+def test_tiers_are_scores(tmp_path: Path, tiers: str) -> None:
+    with pytest.raises(ProblemError, match=r"tiers: found .*; must name scores above 0, up to 100, the least first"):
+        problem.load(_write(tmp_path, f"{GOOD}tiers: {tiers}\n"))
 
 
 @pytest.mark.parametrize("name", ["reference.py", "statement.md", "starter.cu"])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from harness import cases, check
+from harness.case_list import CaseSpec
 from harness.cases import Case
 from harness.check import ErrorLimits
+from harness.linting import floors
 from harness.linting.case_store import CaseStore
 from harness.linting.records import Check, Outcome, of_track
 from harness.problem import Problem
@@ -44,24 +46,48 @@ def accepted_reference(track: Problem, store: CaseStore, seeds: Sequence[int]) -
 
 
 def accepted_models(track: Problem, store: CaseStore, seeds: Sequence[int]) -> Check:
-    """Every honest() model passes, also against limits that are made from the others alone."""
-    worst, alone, place = 0.0, 0.0, ""
+    """Every honest() model passes, also against limits that are made from the others alone, and is not far beyond the
+    floors of the dtype."""
+    worst = {"worst": (0.0, ""), "left_out": (0.0, ""), "floors": (0.0, "")}
     for seed in seeds[:_SLOW_SEEDS]:
         for spec in track.tests:
-            case = store.get(track, spec, seed)
-            models = list(store.reference.honest(dict(inputs_of(case))))
-            for name, expected in case.expected.items():
-                answers = [model[name] for model in models]
-                ratio = max((error_ratio(answer, expected, case.limits[name]) for answer in answers), default=0.0)
-                if not ratio <= worst:
-                    worst, place = ratio, f"{name} of {case.name}, seed {seed}"
-                alone = max(alone, _left_out(track, case, name, answers))
-    figures = {"worst": worst, "left_out": alone}
-    said = f"honest() models reach {worst:.2f} of the limits, {alone:.2f} of limits made without them"
-    if not worst <= 1:
-        file = track.directory / "reference.py"
+            for name, ratios in _of_models(track, store, spec, seed):
+                for figure, ratio in ratios.items():
+                    if not ratio <= worst[figure][0]:
+                        worst[figure] = ratio, f"{name} of test {spec.name}, seed {seed}"
+    (reached, place), (alone, _), (far, far_place) = worst.values()
+    figures = {figure: ratio for figure, (ratio, _) in worst.items()}
+    file = track.directory / "reference.py"
+    said = (
+        f"honest() models reach {reached:.2f} of the limits, {alone:.2f} of limits made without them, {far:.2f} of the "
+        f"floors"
+    )
+    if not reached <= 1:
         return of_track(track, "models", Outcome.REFUSED, f"{file}: {said}: {place}", figures)
+    if not far <= floors.FAR:
+        beyond = f"the models are {far:.3g} times beyond the floors of {track.dtype} in {far_place}"
+        message = f"{file}: expected() or honest() is wrong: {beyond}"
+        return of_track(track, "models", Outcome.REFUSED, message, figures)
     return of_track(track, "models", Outcome.SOUND if alone <= 1 else Outcome.WARNING, said, figures)
+
+
+def _of_models(track: Problem, store: CaseStore, spec: CaseSpec, seed: int) -> Iterator[tuple[str, dict[str, float]]]:
+    """For each output, the worst model against the limits of a test, those made without it, and the dtype's floors."""
+    case = store.get(track, spec, seed)
+    models = list(store.reference.honest(dict(inputs_of(case))))
+    for name, expected in case.expected.items():
+        answers = [model[name] for model in models]
+        yield name, {
+            "worst": max((error_ratio(answer, expected, case.limits[name]) for answer in answers), default=0.0),
+            "left_out": _left_out(track, case, name, answers),
+            "floors": max((_over_floors(track, answer, expected, name) for answer in answers), default=0.0),
+        }
+
+
+def _over_floors(track: Problem, answer: np.ndarray, expected: np.ndarray, name: str) -> float:
+    kind = next(tensor.check for tensor in track.outputs if tensor.name == name)
+    with np.errstate(all="ignore"):
+        return floors.of_answer(answer, expected, kind, track.dtype)
 
 
 def _left_out(track: Problem, case: Case, name: str, answers: list[np.ndarray]) -> float:

@@ -7,6 +7,7 @@ Honest kernels may read what they need not (a query of an empty context), and ma
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from harness.problem import Problem
 from harness.signature import NUMPY_TYPES, Tensor
 
 _SLACK = 0.05  # of all tests' bytes: what honest kernels may touch beyond the cost
+_LARGE_FLOPS = 4096  # below it, threads that have no work of their own count for more than the work
+_LEAST_SHARE = 0.2  # of the fewest operations: exponentials and addresses in floating point are no part of a cost
 _MIB = 1 << 20
 
 
@@ -59,6 +62,30 @@ def operations(track: Problem, store: CaseStore) -> Check:
         message = f"{problem.directory / 'reference.py'}: cost() says {flops[name]} flops of {name}"
         return of_track(track, "flops", Outcome.REFUSED, message)
     return of_track(track, "flops", Outcome.SOUND, "cost() says flops of every benchmark")
+
+
+def flop_model(track: Problem, store: CaseStore, honest: Sequence[KernelResult]) -> Check:
+    """cost().flops of the tests against the operations that honest kernels were seen to do: of every test that is large
+    enough no more than their median does, since one may leave out what turns out not to count; and not much less than
+    the fewest, over all tests."""
+    costs = {spec.name: cases.cost(track, store.reference, spec).flops for spec in track.tests}
+    counted = {name: sorted(k.counted[name] for k in honest if k.counted.get(name)) for name in costs}
+    large = [name for name in costs if counted[name] and median(counted[name]) >= _LARGE_FLOPS]
+    if not large:
+        return of_track(track, "counted flops", Outcome.SOUND, "no test is large enough to tell cost().flops by")
+    excess = {name: costs[name] / median(counted[name]) for name in large}
+    name = max(large, key=lambda name: excess[name])
+    said, fewest = sum(costs[name] for name in large), sum(counted[name][0] for name in large)
+    figures = {"most": excess[name], "share": said / fewest}
+    file = track.directory / "reference.py"
+    if excess[name] > 1 + _SLACK:
+        done = f"{median(counted[name]):.0f}"
+        message = f"{file}: cost() says {costs[name]} flops of {name}, but honest kernels do {done}"
+        return of_track(track, "counted flops", Outcome.REFUSED, message, figures)
+    message = f"cost() says {said / fewest:.0%} of the flops that the most frugal honest kernels do"
+    if said < _LEAST_SHARE * fewest:
+        return of_track(track, "counted flops", Outcome.WARNING, f"{file}: {message}: are some forgotten?", figures)
+    return of_track(track, "counted flops", Outcome.SOUND, message, figures)
 
 
 def memory(track: Problem, store: CaseStore, seed: int) -> Check:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from harness.errors import UsageError
-from harness.linting import answers, contrast, costs, disguises, workers
+from harness.linting import answers, contrast, costs, disguises, floors, workers
 from harness.linting.case_store import CaseStore
 from harness.linting.kernels import StandingKernel, standing, starters
 from harness.linting.records import Check, KernelResult, LintReport, Outcome, of_track
@@ -36,7 +36,7 @@ Progress = Callable[[str], None]
 @dataclass(frozen=True)
 class LintOptions:
     """How to lint. `only`: patterns of kernel names ("no_scale", "bad/*"), with commas: nothing but these kernels is
-    looked at then."""
+    looked at then. `build_seconds`: how long a test may take to build; None: what follows from limits.seconds."""
 
     seeds: int = 20
     first_seed: int = 1
@@ -45,6 +45,7 @@ class LintOptions:
     variant: str | None = None
     only: str | None = None
     cache: bool = True
+    build_seconds: float | None = None
     toolchain: Toolchain = field(default_factory=Toolchain)
 
 
@@ -66,7 +67,7 @@ class _Linting:
             if options.dtype in (None, track.dtype) and options.variant in (None, track.variant)
         ]  # fmt: skip
         self._seeds = range(options.first_seed, options.first_seed + options.seeds)
-        self._store = CaseStore(problem)
+        self._store = CaseStore(problem, patience=options.build_seconds, progress=progress)
 
     def report(self) -> LintReport:
         start = time.monotonic()
@@ -141,6 +142,8 @@ class _Linting:
         for track in self._tracks:
             mine = [r for r in results if r.kind == "honest" and (r.dtype, r.variant) == (track.dtype, track.variant)]
             checks.append(costs.byte_model(track, self._store, mine))
+            checks.append(costs.flop_model(track, self._store, mine))
+            checks.append(floors.honest_kernels(track, mine))
         return checks
 
 

@@ -58,6 +58,8 @@ class KernelResult:
     # worst case; None where nothing was compared.
     margin: float | None = None
     touched: Mapping[str, int] = field(default_factory=dict)  # test -> distinct bytes of tensors, on the first seed
+    counted: Mapping[str, int] = field(default_factory=dict)  # test -> floating-point operations, on the first seed
+    strayed: Mapping[str, float] = field(default_factory=dict)  # of an honest one: test -> error over the dtype's floor
     seconds: float = 0.0
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from harness.cases import Case
 from harness.errors import SubmissionError
+from harness.linting import floors
 from harness.linting.kernels import StandingKernel
 from harness.linting.records import KernelResult, Outcome
 from harness.problem import Problem
@@ -32,12 +33,16 @@ class Tally:
     verdicts: Counter[str] = field(default_factory=Counter)
     margins: list[float] = field(default_factory=list)
     touched: dict[str, int] = field(default_factory=dict)
+    counted: dict[str, int] = field(default_factory=dict)
+    strayed: dict[str, float] = field(default_factory=dict)
     reason: str = ""  # why the kernel is refused
     _failed_seeds: list[int] = field(default_factory=list)
 
-    def note_touched(self, case: Case, result: CaseResult) -> None:
-        """Distinct bytes of the tensors of a case that ran."""
+    def note_work(self, case: Case, result: CaseResult) -> None:
+        """Distinct bytes of the tensors of a case that ran, and operations where all launches are known."""
         if result.traffic:
+            if result.traffic.complete and not result.traffic.launches_left_out:
+                self.counted[case.name] = sum(sum(launch.flops.values()) for launch in result.traffic.launches)
             names = {a.name for a in case.arguments if isinstance(a.value, np.ndarray)}
             tensors = [t for t in result.traffic.tensors if t.tensor in names]
             self.touched[case.name] = sum(t.read.distinct_bytes + t.write.distinct_bytes for t in tensors)
@@ -46,6 +51,13 @@ class Tally:
         """A case that accepted the kernel; how near an honest one came to its limits."""
         if self.kernel.kind == "honest":
             self.margins.append(margin(result))
+            self.strayed[result.name] = max(self._over_floors(result), self.strayed.get(result.name, 0.0))
+
+    def _over_floors(self, result: CaseResult) -> float:
+        """The worst error over its dtype's floor, whatever the limits of the case."""
+        kinds = {tensor.name: tensor.check for tensor in self.track.outputs}
+        ratios = (floors.of_stats(error, kinds[error.tensor], self.track.dtype) for error in result.errors)
+        return max(ratios, default=0.0)
 
     def count(self, seed: int, rejected: CaseResult | None) -> None:
         """A seed has ended: the result that rejected the kernel, None where every case accepted it."""
@@ -89,6 +101,8 @@ class Tally:
             verdicts={str(verdict): count for verdict, count in self.verdicts.most_common()},
             margin=worst(self.margins, default=None),
             touched=self.touched,
+            counted=self.counted,
+            strayed=self.strayed,
             seconds=seconds,
         )
 

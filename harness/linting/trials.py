@@ -121,7 +121,7 @@ class _Trial:
             said = result.findings[0].message if result.findings else ""
             raise JudgeError(f"{self._kernel.path} on case {case.name}, seed {seed}: {said}")
         if seed == self._setting.seeds[0]:
-            self._tally.note_touched(case, result)
+            self._tally.note_work(case, result)
         return result
 
     def _limits(self) -> RunLimits:
