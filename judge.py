@@ -196,31 +196,22 @@ def _progress() -> Iterator[Callable[[Event], None]]:
 
 def _write(report: Report, source: str, parsed: argparse.Namespace) -> None:
     """The report for people on standard output (standard error when JSON goes there), the JSON and the page."""
-    from harness.report import json, terminal
+    from harness.report import destination, json, terminal
     from harness.report.console import Console
 
     to_stdout = parsed.json == "-"
     seed = report.seed if report.cases or report.seed else parsed.seed
     repeat = commandline.repeat(parsed, seed)
     if parsed.json and not to_stdout:
-        _save(parsed.json, json.render(report))
+        destination.save(parsed.json, json.render(report))
     if parsed.html:
         from harness.report import html
 
-        _save(parsed.html, html.render(report, source, repeat))
+        destination.save(parsed.html, html.render(report, source, repeat))
     with streams.printing():
         terminal.print_report(Console(stderr=to_stdout), report, source, repeat, parsed.traffic)
         if to_stdout:
             sys.stdout.write(json.render(report))
-
-
-def _save(path: str, text: str) -> None:
-    from harness.errors import UsageError
-
-    try:
-        Path(path).write_bytes(text.encode(errors="backslashreplace"))  # half of a surrogate pair is no UTF-8
-    except OSError as error:
-        raise UsageError(f"cannot write the report to {path}: {error.strerror or error}") from error
 
 
 def _exit_code(report: Report) -> int:
@@ -298,7 +289,7 @@ def _lint(arguments: list[str]) -> int:
     with streams.prints_to_stderr():
         report = lint(problem, options, _tell)
     if parsed.json:
-        _save(parsed.json, table.render(report))
+        destination.save(parsed.json, table.render(report))
     with streams.printing():
         table.print_report(Console(), report)
     return 0 if report.sound else 1

@@ -126,10 +126,10 @@ class Section:
                 raise self.error(f"unknown key; allowed: {', '.join(self._known)}", key)
 
 
-def read(file: Path) -> Section:
-    """The top mapping of a YAML file. Raises ProblemError: no such file, not a regular one or too large, not UTF-8, a
-    BOM, a tab, bad YAML, aliases that stand for too much."""
-    text = read_text(file, YAML_BYTES)
+def read(file: Path, most: int = YAML_BYTES) -> Section:
+    """The top mapping of a YAML file of at most so many bytes. Raises ProblemError: no such file, not a regular one or
+    too large, not UTF-8, a BOM, a tab, bad YAML, aliases that stand for too much."""
+    text = read_text(file, most)
     if "\t" in text:
         raise ProblemError(f"{file}:{text[: text.index(chr(9))].count(chr(10)) + 1}: a tab; use spaces")
     try:

@@ -59,7 +59,7 @@ def safe_name(name: str) -> str:
 def _read(path: Path) -> bytes:
     try:
         _check_regular(path, path.stat().st_mode)
-        with open(path, "rb", opener=_open) as file:
+        with open(path, "rb", opener=open_without_waiting) as file:
             _check_regular(path, os.fstat(file.fileno()).st_mode)
             return file.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
@@ -68,8 +68,8 @@ def _read(path: Path) -> bytes:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _open(path: str, flags: int) -> int:
-    """Without waiting, should a pipe have come in the place of the file."""
+def open_without_waiting(path: str, flags: int) -> int:
+    """An opener for open() that does not wait, should a pipe have come in the place of the file."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

@@ -56,7 +56,7 @@ def _console(stderr: bool = False) -> Console:
 
 def _tell(graded: Session, parsed: argparse.Namespace) -> None:
     for name, (render, _) in _files(parsed).items():
-        _save(getattr(parsed, name), render(graded))
+        destination.save(getattr(parsed, name), render(graded))
     with streams.printing():
         table.print_session(_console(), graded)
 
@@ -82,10 +82,3 @@ def _check_destinations(parsed: argparse.Namespace, entries: Sequence[Entry]) ->
         seen[target.resolve()] = name
         for entry in entries:
             destination.check(target, entry.source, entry.problem.directory, start)
-
-
-def _save(path: str, text: str) -> None:
-    try:
-        Path(path).write_bytes(text.encode(errors="backslashreplace"))
-    except OSError as error:
-        raise UsageError(f"cannot write the report to {path}: {error.strerror or error}") from error

@@ -94,9 +94,7 @@ def read(stem: Path, folder: Path | None = None) -> tuple[Path, Declaration]:
 def _beside(sidecar: Path, folder: Path) -> _Part:
     if fault := files.fault(sidecar, folder, SIDECAR):
         raise UsageError(f"{sidecar}: {fault}")
-    if sidecar.stat().st_size > _SIDECAR_BYTES:
-        raise UsageError(f"{sidecar}: larger than {_SIDECAR_BYTES // 1024} KiB, the most that a declaration may have")
-    return _Part(str(sidecar), _values(document.read(sidecar), in_sidecar=True))
+    return _Part(str(sidecar), _values(document.read(sidecar, _SIDECAR_BYTES), in_sidecar=True))
 
 
 def _named(sidecar: Path, name: str) -> Path:

@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from harness.submission import MAX_BYTES
+from harness.submission import MAX_BYTES, open_without_waiting
 
 _REASONS = {
     errno.ENOENT: "a link to a file that is not there",
@@ -39,12 +39,7 @@ def fault(file: Path, folder: Path, ending: str) -> str:
 def text(file: Path, most: int = MAX_BYTES) -> str:
     """The first bytes of a file as text; "" where it cannot be read, which judging will say."""
     try:
-        with open(file, "rb", opener=_open) as stream:
+        with open(file, "rb", opener=open_without_waiting) as stream:
             return stream.read(most).decode("utf-8-sig", errors="replace")
     except OSError:
         return ""
-
-
-def _open(path: str, flags: int) -> int:
-    """Without waiting, should a pipe have come in the place of the file."""
-    return os.open(path, flags | os.O_NONBLOCK)

@@ -80,20 +80,18 @@ def _of_models(track: Problem, store: CaseStore, spec: CaseSpec, seed: int) -> I
         yield name, {
             "worst": max((error_ratio(answer, expected, case.limits[name]) for answer in answers), default=0.0),
             "left_out": _left_out(track, case, name, answers),
-            "floors": max((_over_floors(track, answer, expected, name) for answer in answers), default=0.0),
+            "floors": max((_over_floors(track, case, name, answer) for answer in answers), default=0.0),
         }
 
 
-def _over_floors(track: Problem, answer: np.ndarray, expected: np.ndarray, name: str) -> float:
-    kind = next(tensor.check for tensor in track.outputs if tensor.name == name)
+def _over_floors(track: Problem, case: Case, name: str, answer: np.ndarray) -> float:
     with np.errstate(all="ignore"):
-        return floors.of_answer(answer, expected, kind, track.dtype)
+        return floors.of_answer(answer, case.expected[name], case.limits[name].kind, track.dtype)
 
 
 def _left_out(track: Problem, case: Case, name: str, answers: list[np.ndarray]) -> float:
     """The worst model over limits that it had no part in."""
-    kind = next(tensor.check for tensor in track.outputs if tensor.name == name)
-    expected = case.expected[name]
+    kind, expected = case.limits[name].kind, case.expected[name]
     ratios = [0.0]
     for number, answer in enumerate(answers):
         others = answers[:number] + answers[number + 1 :]

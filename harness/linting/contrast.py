@@ -22,17 +22,21 @@ _WANTED_SHARE = 0.5  # of the tests that keep a cheap answer out
 
 def cheap_answers(track: Problem, store: CaseStore, seeds: Sequence[int]) -> Iterator[Check]:
     """Cheap answers against the limits, output by output: on how many tests they are kept out."""
-    other = seeds[1] if len(seeds) > 1 else seeds[0] + 1
     kept_out: dict[tuple[str, str], list[str]] = {}
     let_in: dict[tuple[str, str], list[str]] = {}
     for spec in track.tests:
-        case, second = (store.get(track, spec, seed) for seed in (seeds[0], other))
+        case, second = (store.get(track, spec, seed) for seed in _two(seeds))
         for name, expected in case.expected.items():
             for cheat, answer in _cheap_answers(case, second, name):
                 out = not error_ratio(answer, expected, case.limits[name]) <= 1
                 (kept_out if out else let_in).setdefault((name, cheat), []).append(spec.name)
     for name, cheat in {**kept_out, **let_in}:
         yield _contrast(track, name, cheat, kept_out.get((name, cheat), []), let_in.get((name, cheat), []))
+
+
+def _two(seeds: Sequence[int]) -> tuple[int, int]:
+    """The first two seeds; after a single one the next number."""
+    return seeds[0], seeds[1] if len(seeds) > 1 else seeds[0] + 1
 
 
 def _contrast(track: Problem, name: str, cheat: str, out: list[str], let_in: list[str]) -> Check:
@@ -60,11 +64,10 @@ def _cheap_answers(case: Case, second: Case, name: str) -> Iterator[tuple[str, n
 
 def effects(track: Problem, store: CaseStore, seeds: Sequence[int]) -> Check:
     """Whether each input tensor has an effect on some output of some test."""
-    other = seeds[1] if len(seeds) > 1 else seeds[0] + 1
     names = [tensor.name for tensor in track.tensors if tensor.role == "in"]
     idle, same = set(names), set(names)
     for spec in track.tests:
-        case, second = (store.get(track, spec, seed) for seed in (seeds[0], other))
+        case, second = (store.get(track, spec, seed) for seed in _two(seeds))
         for name in sorted(idle):
             mine, theirs = inputs_of(case)[name], inputs_of(second)[name]
             if mine.shape != theirs.shape or mine.tobytes() == theirs.tobytes():

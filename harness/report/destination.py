@@ -24,6 +24,14 @@ def check(target: Path, submission: Path, problem: Path, start: bytes) -> None:
         raise UsageError(f"cannot write the report to {target}: {why}")
 
 
+def save(path: str, text: str) -> None:
+    """Write a report. Raises UsageError where that fails."""
+    try:
+        Path(path).write_bytes(text.encode(errors="backslashreplace"))  # half of a surrogate pair is no UTF-8
+    except OSError as error:
+        raise UsageError(f"cannot write the report to {path}: {error.strerror or error}") from error
+
+
 def _objection(target: Path, submission: Path, problem: Path, start: bytes) -> str:
     directory = target.absolute().parent
     if target.is_dir() or not directory.is_dir():
