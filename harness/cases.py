@@ -174,11 +174,16 @@ def _arguments(call: Caller, problem: Problem, inputs: Inputs, spec: CaseSpec) -
         _check_scalar(call, scalar, inputs[scalar.name])
     sizes = {name: value for name, value in {**spec.parameters, **inputs}.items() if isinstance(value, int)}
     arguments = [_argument(call, parameter, inputs, sizes) for parameter in problem.signature]
-    total = sum(a.value.nbytes for a in arguments if isinstance(a.value, np.ndarray))
+    total = tensor_bytes(arguments)
     if total > problem.limits.memory_mib << 20:
         limit = problem.limits.memory_mib
         raise call.error("make_inputs", f"the tensors take {total >> 20} MiB, limits.memory_mib allows {limit}")
     return arguments
+
+
+def tensor_bytes(arguments: Sequence[Argument]) -> int:
+    """What the tensors take, together."""
+    return sum(a.value.nbytes for a in arguments if isinstance(a.value, np.ndarray))
 
 
 def _argument(call: Caller, parameter: Parameter, inputs: Inputs, sizes: Mapping[str, int]) -> Argument:

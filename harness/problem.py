@@ -135,9 +135,9 @@ class Problem:
                 f"{self.id} has a starter for variant {base}, none for {', '.join(without)}; "
                 f"`judge.py show {self.id} --dtype {dtype} --variant {variant}` prints the signature of solve()"
             )
-        if file := self._starter_file(dtype):
+        if file := self.starter_file(dtype):
             return document.read_text(file)
-        there = ", ".join(name for name in self.dtypes if self._starter_file(name))
+        there = ", ".join(name for name in self.dtypes if self.starter_file(name))
         raise UsageError(f"{self.id} has no starter for {dtype}; there is one for: {there}")
 
     def statement_in(self, language: str) -> str:
@@ -150,7 +150,8 @@ class Problem:
             raise UsageError(f"{self.id} has no statement in {language!r}: {file.name} is missing; it has: {_ENGLISH}")
         return document.read_text(file)
 
-    def _starter_file(self, dtype: str) -> Path | None:
+    def starter_file(self, dtype: str) -> Path | None:
+        """The starter for a dtype: its own, or starter.cu for the first; None where there is none."""
         own, usual = self.directory / f"starter.{dtype}.cu", self.directory / "starter.cu"
         return own if own.is_file() else usual if dtype == self.dtypes[0] else None
 

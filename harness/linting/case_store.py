@@ -12,8 +12,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from types import ModuleType
 
-import numpy as np
-
 from harness import cases
 from harness.case_list import CaseSpec
 from harness.cases import Case
@@ -98,5 +96,4 @@ class CaseStore:
 
 
 def _nbytes(case: Case) -> int:
-    tensors = [a.value for a in case.arguments if isinstance(a.value, np.ndarray)]
-    return sum(array.nbytes for array in [*tensors, *case.expected.values()])
+    return cases.tensor_bytes(case.arguments) + sum(array.nbytes for array in case.expected.values())

@@ -54,12 +54,11 @@ def byte_model(track: Problem, store: CaseStore, honest: Sequence[KernelResult])
 
 def operations(track: Problem, store: CaseStore) -> Check:
     """cost().flops: above 0 for every benchmark and for some test."""
-    problem = track
-    flops = {spec.name: cases.cost(problem, store.reference, spec).flops for spec in problem.tests + problem.benchmarks}
-    idle = [spec.name for spec in problem.benchmarks if flops[spec.name] <= 0]
+    flops = {spec.name: cases.cost(track, store.reference, spec).flops for spec in track.tests + track.benchmarks}
+    idle = [spec.name for spec in track.benchmarks if flops[spec.name] <= 0]
     if idle or min(flops.values()) < 0 or max(flops.values()) <= 0:
         name = idle[0] if idle else min(flops, key=lambda name: flops[name])
-        message = f"{problem.directory / 'reference.py'}: cost() says {flops[name]} flops of {name}"
+        message = f"{track.directory / 'reference.py'}: cost() says {flops[name]} flops of {name}"
         return of_track(track, "flops", Outcome.REFUSED, message)
     return of_track(track, "flops", Outcome.SOUND, "cost() says flops of every benchmark")
 
@@ -90,23 +89,18 @@ def flop_model(track: Problem, store: CaseStore, honest: Sequence[KernelResult])
 
 def memory(track: Problem, store: CaseStore, seed: int) -> Check:
     """Tensors of the tests as built, and of the benchmarks as far as parameters and cost() tell, in MiB."""
-    problem, limit = track, track.limits.memory_mib
-    built = {spec.name: _built(track, store, spec, seed) for spec in problem.tests}
-    least = {spec.name: _estimated(track, store, spec) for spec in problem.benchmarks}
-    largest = max(built | least, key=lambda name: (built | least)[name])
-    mib = (built | least)[largest] / _MIB
+    limit = track.limits.memory_mib
+    built = {spec.name: cases.tensor_bytes(store.get(track, spec, seed).arguments) for spec in track.tests}
+    sizes = built | {spec.name: _estimated(track, store, spec) for spec in track.benchmarks}
+    largest = max(sizes, key=lambda name: sizes[name])
+    mib = sizes[largest] / _MIB
     figures = {"mib": mib, "limit": limit}
     if mib > limit:
-        message = f"{problem.directory / 'problem.yaml'}: {largest} takes at least {mib:.0f} MiB of {limit} allowed"
+        message = f"{track.directory / 'problem.yaml'}: {largest} takes at least {mib:.0f} MiB of {limit} allowed"
         return of_track(track, "memory", Outcome.REFUSED, message, figures)
     tests = max(built.values()) / _MIB
     message = f"the largest test takes {tests:.1f} MiB, the largest case, {largest}, at least {mib:.0f} of {limit}"
     return of_track(track, "memory", Outcome.SOUND, message, figures)
-
-
-def _built(track: Problem, store: CaseStore, spec: CaseSpec, seed: int) -> int:
-    arguments = store.get(track, spec, seed).arguments
-    return sum(a.value.nbytes for a in arguments if isinstance(a.value, np.ndarray))
 
 
 def _estimated(track: Problem, store: CaseStore, spec: CaseSpec) -> int:

@@ -50,13 +50,12 @@ def standing(problem: Problem, kind: str) -> list[StandingKernel]:
 
 
 def starters(problem: Problem) -> list[StandingKernel]:
-    """starter.cu, which is for the first dtype, and the starters of others."""
-    found = []
-    for dtype in problem.dtypes:
-        path = problem.directory / (f"starter.{dtype}.cu" if dtype != problem.dtypes[0] else "starter.cu")
-        if path.is_file():
-            found.append(StandingKernel(path.name, "starter", path, document.read_text(path), "the starter", (dtype,)))
-    return found
+    """What `judge.py start` writes for each dtype."""
+    return [
+        StandingKernel(path.name, "starter", path, document.read_text(path), "the starter", (dtype,))
+        for dtype in problem.dtypes
+        if (path := problem.starter_file(dtype))
+    ]
 
 
 def _read(path: Path, kind: str, problem: Problem) -> StandingKernel:
