@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import signal
 import threading
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from distributed import WorkerPlugin, get_worker
 from sqlalchemy.exc import OperationalError
 
-from web.queue.judging import failed
+from web.queue.failure import lost
 from web.queue.manner import Manner
 from web.queue.process import Answer, JudgingProcess
 from web.store import engine as database
@@ -24,7 +23,6 @@ from web.store import judgings
 from web.store.records import Claim
 
 _POLL = 0.25  # seconds between two questions to the store
-_log = logging.getLogger(__name__)
 
 
 class StoreSilent(Exception):
@@ -107,16 +105,6 @@ class Judges(WorkerPlugin):
     def _replace(self, process: JudgingProcess) -> None:
         process.end()
         self._put(self._start())
-
-
-def lost(engine: Any, claim: Claim, attempts: int) -> None:
-    """A worker died with this claim in hand: back into the queue, or an end to it. Nothing, where the attempt counts no
-    more."""
-    deaths = judgings.died(engine, claim, "its worker died", attempts)
-    if deaths >= attempts:
-        times = "once" if deaths == 1 else f"{deaths} times"
-        _log.error("submission %s: its judging ended %s with its worker", claim.submission_id, times)
-        judgings.finish(engine, claim, failed(claim, f"its judging ended {times} with its worker"))
 
 
 def run_judging(plugin: str, claim: Claim) -> None:

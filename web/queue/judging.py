@@ -19,10 +19,10 @@ from harness import submission as submissions
 from harness.errors import JudgeException, SubmissionError, UsageError
 from harness.events import Finished
 from harness.problem import Problem
-from harness.results import CompileResult, Finding, Report
+from harness.results import Report
 from harness.submission import Submission
-from harness.verdict import FindingKind, Verdict
 from web.queue.events import as_stored
+from web.queue.failure import failed
 from web.queue.manner import Manner
 from web.store import judgings
 from web.store import submissions as stored
@@ -52,13 +52,6 @@ def judge(engine: Engine, claim: Claim, manner: Manner) -> None:
         report = failed(claim, f"the judge itself failed ({type(error).__name__}: {error})", sent)
     if report:
         patiently(lambda: judgings.finish(engine, claim, report))
-
-
-def failed(claim: Claim, message: str, sent: Sent | None = None) -> Report:
-    """The report of a judging that is no judgement: the judge's own fault, or that of how it was asked."""
-    findings = (Finding(FindingKind.NOTE, message),)
-    name = sent.name if sent else ""
-    return Report(claim.problem, name, "", "", 0, Verdict.JUDGE_ERROR, CompileResult(ok=False), findings=findings)
 
 
 def _judged(engine: Engine, claim: Claim, manner: Manner, sent: Sent, source: str) -> Report | None:
