@@ -47,8 +47,10 @@ class Site:
 
     def start(self) -> None:
         """Begin to judge."""
-        mark = {"JUDGE_TEST_SITE": str(self.folder)}
-        self._process = subprocess.Popen(self.command(), cwd=ROOT, env=os.environ | mark, stdout=subprocess.PIPE, text=True)
+        mark = {"JUDGE_TEST_SITE": str(self.folder)}  # by which all that it starts is known
+        self._process = subprocess.Popen(
+            self.command(), cwd=ROOT, env=os.environ | mark, stdout=subprocess.PIPE, text=True
+        )  # fmt: skip
         assert self._process.stdout and self._process.stdout.readline() == "ready\n"
 
     def end(self, number: int = signal.SIGTERM) -> None:
