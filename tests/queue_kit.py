@@ -78,7 +78,10 @@ class Site:
 
     def send(self, source: str, kind: Kind = Kind.RUN, problem: str = "doubling") -> Submission:
         """A submission that is acknowledged."""
-        return submissions.add(self.engine, Request(problem, source, kind, "my.cu"), 1000)[0]
+        sent = submissions.add(self.engine, Request(problem, source, kind, "my.cu"), 1000)[0]
+        if self._process:
+            self._process.send_signal(signal.SIGUSR1)
+        return sent
 
     def now(self, sent: Submission) -> Submission:
         """How it stands."""

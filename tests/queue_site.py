@@ -1,5 +1,6 @@
 """A site without its pages, for tests that kill it: `python -m tests.queue_site FOLDER PROBLEMS JOBS [real]`. Prints
-"ready" once it judges; its toolchain is the fake one with gates, unless `real`. Ends in good order after SIGTERM.
+"ready" once it judges; its toolchain is the fake one with gates, unless `real`. SIGUSR1 says that something was added;
+after SIGTERM it ends in good order.
 
 A source with the lines `@gate_compile PATH` or `@gate_run PATH` is not compiled, or run, while there is a file PATH.
 """
@@ -61,6 +62,7 @@ def main(folder: Path, problems: Path, jobs: int, toolchain: Toolchain) -> None:
     migrate.upgrade(engine)
     manner = replace(of_site(settings, engine), cache=False, problems=problems, toolchain=toolchain)
     queue = Dispatcher(settings, engine, manner)
+    signal.signal(signal.SIGUSR1, lambda *_: queue.wake())
     try:
         queue.start()
     except UsageError as error:

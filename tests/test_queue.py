@@ -180,7 +180,8 @@ def test_a_killed_server_loses_nothing_at_any_stage(folder: Path, tmp_path: Path
     unfinished = site.send(f"@gate_run {closed}")
     site.wait_event(unfinished, "case_started")
     site.end()
-    assert site.processes() == [] and site.temporary() == []
+    wait_for(lambda: not site.processes(), "the end of all processes")
+    assert site.temporary() == []
     _is_judged_once(site, abandoned)
     _is_judged_once(site, sent)
     whys = [event.data["why"] for event in site.events(sent, "restarted")]
