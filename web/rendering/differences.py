@@ -33,9 +33,9 @@ def diff(before: str, after: str, names: tuple[str, str], language: str = "cuda"
     found = align(source_lines(before), source_lines(after))
     rows = list(_rows(found, highlighted(before, language, words), highlighted(after, language, words)))
     removed, added = (sum(row.sign == sign for row in rows) for sign in "-+")
-    head = Markup('<p class="names"><span class="removed">−{} {}</span> <span class="added">+{} {}</span></p>').format(
-        removed, shown(names[0]), added, shown(names[1])
-    )
+    head = Markup(
+        '<p class="names"><span class="removed">\N{MINUS SIGN}{} {}</span> <span class="added">+{} {}</span></p>'
+    ).format(removed, shown(names[0]), added, shown(names[1]))
     notes = Markup("").join(Markup('<p class="more">{}</p>').format(note) for note in _notes(found, rows, words))
     return head + _body(rows[:LINES], words) + notes if removed or added else head + notes
 
@@ -83,9 +83,7 @@ def _part(rows: list[_Row], hidden: bool, width: int, words: str) -> Markup:
 
 
 def _lines(rows: Iterable[_Row], width: int) -> Markup:
-    line = Markup(
-        '<{0} class="{1}"><span class="number">{2} {3}</span><span class="sign"> {4} </span>{5}</{0}>'
-    )
+    line = Markup('<{0} class="{1}"><span class="number">{2} {3}</span><span class="sign"> {4} </span>{5}</{0}>')
     return Markup("\n").join(
         line.format(
             _TAGS[row.sign], _CLASSES[row.sign], _number(row.old, width), _number(row.new, width), row.sign, row.text

@@ -45,6 +45,8 @@ def rendered(text: str, language: str = ENGLISH) -> Statement:
     contents = _name_headings(tokens)
     _name_parts(tokens)
     _prepare_tables(tokens)
+    for token in tokens:
+        markdown.keep_together(token)
     html = _PARSER.renderer.render(tokens, _PARSER.options, env)
     return Statement(title, Markup(html), contents, language)
 
