@@ -42,15 +42,24 @@ def displayed(latex: str) -> Markup:
     return Markup("\n").join(part for piece in _side_by_side(latex) for part in _mathml(piece, "block"))
 
 
-def in_text(latex: str, before: str = "", after: str = "") -> Markup:
+def in_text(latex: str, before: str = "", after: str = "", label: bool = False) -> Markup:
     """The MathML of a formula in a line of text, which may end only where TeX would end it within the formula. What
-    stands right before and after it, as a bracket or a comma, is kept with it."""
+    stands right before and after it, as a bracket or a comma, is kept with it. With `label` it has its letters as a
+    label."""
     parts = list(_mathml(latex.strip(), "inline"))
+    parts = [_labelled(part) for part in parts] if label else parts
     parts[0] = escape(before) + parts[0]
     parts[-1] += escape(after)
     for place in {0: before, len(parts) - 1: after} if before or after else ():
         parts[place] = Markup('<span class="joined">{}</span>').format(parts[place])
     return Markup("<wbr>").join(parts)
+
+
+def _labelled(part: Markup) -> Markup:
+    """With its letters one by one as a label: not everything that reads a page aloud finds words in a formula."""
+    letters = html.unescape(re.sub(r"<[^>]*>", " ", part)).split()
+    opening = Markup('<math role="math" aria-label="{}" ').format(" ".join(letters))
+    return Markup(str(part).replace("<math ", opening, 1))
 
 
 @lru_cache(maxsize=2048)

@@ -7,7 +7,7 @@ Pygments' own lexer of CUDA takes quadratic time on text such as `#/* /* /* ...`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from pygments.lexer import RegexLexer
@@ -68,7 +68,7 @@ class LinearCudaLexer(RegexLexer):
     }
 
     def get_tokens_unprocessed(
-        self, text: str, stack: tuple[str, ...] = ("root",)
+        self, text: str, stack: Iterable[str] = ("root",)
     ) -> Iterator[tuple[int, _TokenType, str]]:
         for index, kind, value in super().get_tokens_unprocessed(text, stack):
             yield index, _MEANING.get(value, kind) if kind in (Name, Name.Function) else kind, value

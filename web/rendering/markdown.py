@@ -138,7 +138,7 @@ def _formula_block(_: RendererHTML, tokens: Sequence[Token], place: int, __: Opt
 
 def _formula(_: RendererHTML, tokens: Sequence[Token], place: int, __: OptionsDict, ___: _Env) -> str:
     token = tokens[place]
-    return in_text(token.content, token.meta.get("before", ""), token.meta.get("after", ""))
+    return in_text(token.content, **token.meta)
 
 
 _RULES = {

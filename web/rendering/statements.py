@@ -104,6 +104,13 @@ def _prepare_tables(tokens: list[Token]) -> None:
         if style:
             token.attrSet("class", style.rpartition(":")[2].strip())
         if token.type == "th_open" and tokens[place + 1].content:
-            token.attrSet("scope", "col")
+            _head_column(token, tokens[place + 1])
         elif token.type == "th_open":
             token.tag = tokens[place + 2].tag = "td"
+
+
+def _head_column(cell: Token, inline: Token) -> None:
+    """Formulas in it get labels: without words a head would count as empty."""
+    cell.attrSet("scope", "col")
+    for child in inline.children or ():
+        child.meta["label"] = child.type == "math_inline"
