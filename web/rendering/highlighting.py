@@ -39,12 +39,13 @@ def highlighted(text: str, language: str, words: str = "en") -> tuple[Markup, ..
     cut = [line[:COLUMNS] for line in lines]
     coloured = language.lower() in _CUDA and len(cut) <= LINES and sum(map(len, cut)) <= _CHARACTERS
     safe = _coloured(cut) if coloured else map(escape, cut)
-    return tuple(part + _rest(len(line) - COLUMNS, words) for part, line in zip(safe, lines, strict=True))
+    return tuple(
+        part if len(line) <= COLUMNS else part + _rest(len(line) - COLUMNS, words)
+        for part, line in zip(safe, lines, strict=True)
+    )
 
 
 def _rest(left_out: int, words: str) -> Markup:
-    if left_out <= 0:
-        return Markup()
     return Markup('<span class="cut">… {}</span>').format(word("more_columns", words, count=left_out))
 
 

@@ -113,4 +113,5 @@ def _head_column(cell: Token, inline: Token) -> None:
     """Formulas in it get labels: without words a head would count as empty."""
     cell.attrSet("scope", "col")
     for child in inline.children or ():
-        child.meta["label"] = child.type == "math_inline"
+        if child.type == "math_inline":
+            child.meta["label"] = True
