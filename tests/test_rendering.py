@@ -6,9 +6,10 @@ import re
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
+from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markupsafe import Markup
 
@@ -310,7 +311,7 @@ def test_no_file_takes_the_lexer_long_or_loses_a_character(piece: str) -> None:
         ("x = 1'000.5e-3f + 0x1.8p+2 + .5", "m m m"),
         ("'a' \"b\\\"c\" 'it", "sc s sc"),
         ("threadIdx.x == nullptr; size_t(1)", "nb nb kt m"),
-        ("/* a\n*/ /", "cm cm"),
+        ("/* a\n*/ int /", "cm cm kt"),
     ],
 )  # fmt: skip
 def test_tokens_are_told_apart(text: str, classes: str) -> None:
@@ -347,13 +348,17 @@ def test_a_brace_alone_does_not_keep_two_changes_apart() -> None:
     assert [(part.same, len(part.before), len(part.after)) for part in found.stretches] == [(False, 5, 5), (True, 1, 1)]
 
 
-lines = st.lists(st.sampled_from(["a", "b", "{", "", "c d", "e"]), max_size=30)
+lines = st.lists(st.sampled_from(["a", "b", "{", "", "c d", *"efghijkl"]), max_size=30)
 
 
 @settings(deadline=None)
-@given(lines, lines)
-def test_stretches_cover_both_files_in_order(before: list[str], after: list[str]) -> None:
-    found = align(before, after)
+@given(lines, lines, st.sampled_from([0, 40, 100, 10_000_000]))
+@example(["a", "b"], ["b", "c"], 0)
+@example(["a", "b", "c"], ["d", "a", "b", "e"], 0)
+def test_stretches_cover_both_files_in_order(before: list[str], after: list[str], work: int) -> None:
+    """Whether there is work enough for difflib or not."""
+    with mock.patch("web.rendering.alignment._WORK", work):
+        found = align(before, after)
     assert [i for part in found.stretches for i in part.before] == list(range(len(before)))
     assert [j for part in found.stretches for j in part.after] == list(range(len(after)))
     for part in found.stretches:
