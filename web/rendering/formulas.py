@@ -115,11 +115,19 @@ def _clean(element: Element) -> None:
     if element.tag not in _TAGS:
         element.tag = "mrow"
     element.attrib = {key: value for key, value in element.attrib.items() if key in _ATTRIBUTES}
-    text = html.unescape(element.text or "")
-    element.text = re.sub(r"\\([_%#&${} ])", r"\1", text) if element.tag == "mtext" else text
+    element.text = html.unescape(element.text or "")
     element.tail = None
-    if element.tag in ("mi", "mo"):
+    if element.tag == "mtext":
+        _name(element)
+    elif element.tag in ("mi", "mo"):
         _settle(element)
+
+
+def _name(element: Element) -> None:
+    """Words as names of variables, which they are: <mtext> counts as space, and swallows that of a sign beside it."""
+    element.tag = "mi"
+    element.text = re.sub(r"\\([_%#&${} ])", r"\1", element.text or "")
+    element.attrib = {"mathvariant": "normal"} if len(element.text) == 1 else {}
 
 
 def _settle(element: Element) -> None:
@@ -182,6 +190,8 @@ def _operator(atom: Element, before: Element | None, after: Element | None, open
             atom.set("form", "prefix")
     elif before is None and (after is None or text in _RELATIONS):
         atom.attrib |= {"lspace": "0"} | ({"rspace": "0"} if after is None else {})  # the text around has spaces
+    elif text == "/":
+        atom.attrib |= {"lspace": "0", "rspace": "0"}
     elif text in _BARS:
         closes = text in open_bars
         open_bars[:] = [] if closes else [*open_bars, text]
