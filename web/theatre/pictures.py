@@ -108,7 +108,9 @@ def stand(step: Step, words: Words) -> Markup:
     """o / l as bars, and plain softmax over the same keys as rings."""
     result = step.after.result
     style = "now" if step.plain is None or harmless(step.error) else "off"
-    room = Bars.of([*(step.plain if step.plain is not None else []), *result[: len(result) * (style == "now")]])
+    known = [float(v) for v in ([] if step.plain is None else step.plain)]
+    most = 3 * max(map(abs, known), default=0.0)  # wrong bars may stand out so far, and are cut off beyond
+    room = Bars.of([*known, *(min(max(float(v), -most), most) for v in result if np.isfinite(v))])
     parts = [svg.line(24, room.zero, WIDTH - 8, room.zero, "axis")]
     for i, value in enumerate(result):
         x = 52 + i * 70.0
@@ -125,12 +127,13 @@ class _Axis:
 
     low: float
     high: float
+    empty: bool = False  # no finite score yet
 
     @classmethod
     def of(cls, values: Iterable[float]) -> _Axis:
-        finite = [float(v) for v in values if math.isfinite(v)] or [0.0]
-        low, high = min(finite), max(finite)
-        return cls(low, high) if high > low else cls(low - 1, high)
+        finite = [float(v) for v in values if math.isfinite(v)]
+        low, high = min(finite, default=0.0), max(finite, default=0.0)
+        return cls(low if high > low else low - 1, high, not finite)
 
     def y(self, value: float) -> float:
         return 126 - 98 * (float(value) - self.low) / (self.high - self.low)
@@ -140,8 +143,8 @@ class _Axis:
 
     def frame(self) -> Iterator[Markup]:
         yield svg.line(44, 140, WIDTH - 8, 140, "axis")
-        yield svg.text(40, self.y(self.high) + 4, number(self.high), "tick", "end")
-        yield svg.text(40, self.y(self.low) + 4, number(self.low), "tick", "end")
+        for value in () if self.empty else (self.high, self.low):
+            yield svg.text(40, self.y(value) + 4, number(value), "tick", "end")
 
 
 def _pins(step: Step, row: np.ndarray, axis: _Axis) -> Iterator[Markup]:
