@@ -16,7 +16,7 @@ _PART = ("was", "seen")
 def draw(merge: Merge, expected: np.ndarray, words: Words) -> Markup:
     """Above, how much each of two parts weighs; below, both results, what they merge to, and softmax as rings."""
     results = [[float(v) if w > 0 else 0.0 for v in p.result] for p, w in zip(merge.parts, merge.weights, strict=True)]
-    room = Bars.of([v for column in [*results, merge.result, expected] for v in column], 58)
+    room = Bars.of([*results[0], *results[1], *merge.result, *expected], 58)
     parts = [*_weights(merge), svg.line(24, room.zero, WIDTH - 8, room.zero, "axis")]
     for i, value in enumerate(merge.result):
         x = 36 + i * 72.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import SupportsFloat
 
 import numpy as np
 from markupsafe import Markup
@@ -14,6 +15,7 @@ from web.theatre.recurrence import Step, harmless
 
 WIDTH, HEIGHT = 320.0, 170.0
 _TALL = 112.0  # of the strip that bars have
+MINUS, TIMES, DASH = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
 SUBSCRIPTS = "₀₁₂₃₄₅₆₇₈₉"
 
 
@@ -25,18 +27,19 @@ class Words:
     description: str
 
 
-def number(value: float | None) -> str:
+def number(given: SupportsFloat | None) -> str:
     """Three significant digits, with a minus as long as a plus; a dash for nothing."""
-    if value is None:
-        return "–"
+    if given is None:
+        return DASH
+    value = float(given)
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
+        return "∞" if value > 0 else f"{MINUS}∞"
     if value and not 1e-3 <= abs(value) < 1e5:
         mantissa, exponent = f"{value:.1e}".split("e")
-        return f"{mantissa}e{int(exponent)}".replace("-", "−")
-    return f"{value:.3g}".replace("-", "−") if abs(value) < 1000 else f"{value:.0f}".replace("-", "−")
+        return f"{mantissa}e{int(exponent)}".replace("-", MINUS)
+    return (f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}").replace("-", MINUS)
 
 
 def load(step: Step, row: np.ndarray, words: Words) -> Markup:
@@ -82,7 +85,7 @@ def maximum(steps: Sequence[Step], step: Step, row: np.ndarray, words: Words) ->
 def rescale(step: Step, words: Words) -> Markup:
     """l and o before and after they are multiplied by the correction."""
     before, after = [step.before.total, *step.before.output], [step.rescaled.total, *step.rescaled.output]
-    parts = [svg.text(WIDTH / 2, 16, f"× {number(step.correction)}", "label", "middle")]
+    parts = [svg.text(WIDTH / 2, 16, f"{TIMES} {number(step.correction)}", "label", "middle")]
     return _picture(step, "rescale", words, [*parts, *_pairs(before, after, 24.0, _names(len(after) - 1))])
 
 
@@ -130,12 +133,12 @@ class _Axis:
     empty: bool = False  # no finite score yet
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> _Axis:
-        finite = [float(v) for v in values if math.isfinite(v)]
+    def of(cls, values: Iterable[SupportsFloat]) -> _Axis:
+        finite = _finite(values)
         low, high = min(finite, default=0.0), max(finite, default=0.0)
         return cls(low if high > low else low - 1, high, not finite)
 
-    def y(self, value: float) -> float:
+    def y(self, value: SupportsFloat) -> float:
         return 126 - 98 * (float(value) - self.low) / (self.high - self.low)
 
     def x(self, key: int) -> float:
@@ -157,7 +160,7 @@ def _pins(step: Step, row: np.ndarray, axis: _Axis) -> Iterator[Markup]:
             yield svg.line(x, 140, x, y, f"stem {kind}-line")
             yield svg.circle(x, y, 4.5, kind)
         else:
-            yield svg.text(x, 138, "×", f"{kind}-text", "middle")
+            yield svg.text(x, 138, TIMES, f"{kind}-text", "middle")
     for j in sorted({step.first, step.last}):
         yield svg.text(axis.x(j), 157, str(j), "tick", "middle")
 
@@ -171,8 +174,8 @@ class Bars:
     scale: float
 
     @classmethod
-    def of(cls, values: Iterable[float], top: float = 26) -> Bars:
-        finite = [float(v) for v in values if math.isfinite(v)]
+    def of(cls, values: Iterable[SupportsFloat], top: float = 26) -> Bars:
+        finite = _finite(values)
         high, low = max([0.0, *finite]), min([0.0, *finite])
         scale = _TALL / ((high - low) or 1)
         return cls(top, top + high * scale if high > low else top + _TALL, scale)
@@ -187,7 +190,7 @@ class Bars:
             yield svg.rectangle(x, top, width, bottom - top, style)
         else:
             shown = "off-text" if expected else "tick"
-            yield svg.text(x + width / 2, self.zero - 4, number(value) if expected else "–", shown, "middle")
+            yield svg.text(x + width / 2, self.zero - 4, number(value) if expected else DASH, shown, "middle")
 
 
 def _pairs(before: Sequence[float], after: Sequence[float], left: float, names: Sequence[str]) -> Iterator[Markup]:
@@ -202,6 +205,10 @@ def _pairs(before: Sequence[float], after: Sequence[float], left: float, names: 
             yield from room.bar(middle - wide - 1, wide, float(before[i]), "was")
         yield from room.bar(middle + 1, wide, float(after[i]), "now")
         yield svg.text(middle, 164, name, "tick", "middle")
+
+
+def _finite(values: Iterable[SupportsFloat]) -> list[float]:
+    return [float(v) for v in values if math.isfinite(v)]
 
 
 def _names(dims: int) -> list[str]:

@@ -44,6 +44,11 @@ class State:
     output: np.ndarray
 
     @property
+    def blind(self) -> bool:
+        """Whether all keys so far were masked."""
+        return bool(self.maximum == LOWEST)
+
+    @property
     def result(self) -> np.ndarray:
         """o / l, float32 [dims]: NaN where nothing was added up."""
         with np.errstate(all="ignore"):
@@ -66,6 +71,11 @@ class Step:
     rescaled: State  # the old state under the new maximum
     after: State
     plain: np.ndarray | None  # float64 softmax over the keys so far, times their values [dims]; None if all are masked
+
+    @property
+    def masked(self) -> bool:
+        """Whether all keys of the tile are masked."""
+        return bool(self.scores.max() == LOWEST)
 
     @property
     def error(self) -> float | None:

@@ -69,6 +69,14 @@ _WRONG: dict[Mistake, dict[tuple[str, int], str]] = {
     Mistake.NO_GUARD: {("maximum", 5): "// missing: base = 0 where it is -inf"},
 }
 
+# Tests of flash_attention that the lines with the mistake fail.
+FOUND_BY = {
+    Mistake.KEEP_OUTPUT: "needles_65",
+    Mistake.KEEP_SUM: "needles_65",
+    Mistake.ZERO_MAXIMUM: "offset_scores",
+    Mistake.NO_MAXIMUM: "offset_scores",
+}
+
 
 def lines(panel: str, mistake: Mistake = Mistake.NONE) -> list[Line]:
     """What the panel's code looks like with the mistake."""
