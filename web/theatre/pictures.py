@@ -75,7 +75,7 @@ def maximum(steps: Sequence[Step], step: Step, row: np.ndarray, words: Words) ->
         if np.isfinite(s.maximum):
             y, style = axis.y(s.maximum), "stair now-line" if s is step else "stair"
             parts.append(svg.line(axis.x(s.first) - 7, y, axis.x(s.last) + 7, y, style))
-    if np.isfinite(step.before.maximum):
+    if np.isfinite(step.before.maximum) and step.before.maximum != step.maximum:
         y = axis.y(step.before.maximum)
         parts.append(svg.line(axis.x(step.first) - 7, y, axis.x(step.last) + 7, y, "stair was"))
     parts.append(svg.text(WIDTH - 6, 14, f"m: {number(step.before.maximum)} → {number(step.maximum)}", "label", "end"))
@@ -102,7 +102,8 @@ def add(step: Step, words: Words) -> Markup:
             parts.append(svg.rectangle(left + i * wide, 140 - height, max(wide - 2, 3), height, "now"))
         else:
             parts.append(svg.text(left + (i + 0.5) * wide, 136, number(weight)[:1], "off-text", "middle"))
-    parts += [svg.text(left, 156, str(step.first), "tick"), svg.text(left + room, 156, str(step.last), "tick", "end")]
+    for key in sorted({step.first, step.last}):
+        parts.append(svg.text(left + (key - step.first + 0.5) * wide - 1, 156, str(key), "tick", "middle"))
     before, after = [step.rescaled.total, *step.rescaled.output], [step.after.total, *step.after.output]
     return _picture(step, "add", words, [*parts, *_pairs(before, after, 126.0, _names(len(after) - 1))])
 
@@ -119,7 +120,8 @@ def stand(step: Step, words: Words) -> Markup:
         x = 52 + i * 70.0
         parts += room.bar(x, 26, float(value), style, step.plain is not None)
         if step.plain is not None:
-            parts.append(svg.circle(x + 13, room.y(float(step.plain[i])), 7, "ring"))
+            beside = 13 if np.isfinite(value) else 38  # the name of what is no number stands where the bar would
+            parts.append(svg.circle(x + beside, room.y(float(step.plain[i])), 7, "ring"))
         parts.append(svg.text(x + 13, 164, f"out{SUBSCRIPTS[i]}", "tick", "middle"))
     return _picture(step, "stand", words, parts)
 
