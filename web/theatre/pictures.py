@@ -102,8 +102,8 @@ def add(step: Step, words: Words) -> Markup:
             parts.append(svg.rectangle(left + i * wide, 140 - height, max(wide - 2, 3), height, "now"))
         else:
             parts.append(svg.text(left + (i + 0.5) * wide, 136, number(weight)[:1], "off-text", "middle"))
-    for key in sorted({step.first, step.last}):
-        parts.append(svg.text(left + (key - step.first + 0.5) * wide - 1, 156, str(key), "tick", "middle"))
+    ends = {step.first: left + wide / 2, step.last: left + room - wide / 2}
+    parts += [svg.text(x - 1, 156, str(key), "tick", "middle") for key, x in ends.items()]
     before, after = [step.rescaled.total, *step.rescaled.output], [step.after.total, *step.after.output]
     return _picture(step, "add", words, [*parts, *_pairs(before, after, 126.0, _names(len(after) - 1))])
 
