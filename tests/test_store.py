@@ -148,6 +148,7 @@ def test_a_verdict_is_kept_with_all_that_belongs_to_it(store: Engine) -> None:
     assert [(step.seq, step.type) for step in steps] == [
         (1, "queued"), (2, "compiling"), (3, "case_finished"), (4, "finished")
     ]  # fmt: skip
+    assert repr(submissions.report(store, sent.id)) == repr(REPORT)  # NaN is not equal to itself
     assert steps[2].data == {"ratio": "NaN"} and steps[3].data["passed"] == 1
     with store.connect() as connection:
         assert connection.scalar(text("SELECT message FROM finding WHERE case_name = 'one'")) == "Off by one."

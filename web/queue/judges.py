@@ -45,12 +45,13 @@ class Judges(WorkerPlugin):
         self._engine = database.connect(self._manner.database)
         self._folder = worker.local_directory
         self._lock = threading.Lock()
+        self._closing = False
         self._idle = [self._start() for _ in range(worker.state.nthreads)]
 
     def teardown(self, worker: Any) -> None:
         """In the worker: end them."""
         with self._lock:
-            idle, self._idle = self._idle, []
+            self._closing, idle, self._idle = True, self._idle, []
         for process in idle:
             process.end()
         self._engine.dispose()
@@ -104,7 +105,8 @@ class Judges(WorkerPlugin):
 
     def _replace(self, process: JudgingProcess) -> None:
         process.end()
-        self._put(self._start())
+        if not self._closing:
+            self._put(self._start())
 
 
 def run_judging(plugin: str, claim: Claim) -> None:

@@ -9,18 +9,18 @@ import contextlib
 import dataclasses
 import logging
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
-from harness import cases, pipeline, tracks
+from harness import pipeline
 from harness import problem as problems
 from harness import submission as submissions
 from harness.errors import JudgeException, SubmissionError, UsageError
 from harness.events import Finished
 from harness.problem import Problem
 from harness.results import Report
-from harness.submission import Submission
 from web.queue.events import as_stored
 from web.queue.failure import failed
 from web.queue.manner import Manner
@@ -30,6 +30,8 @@ from web.store.engine import patiently
 from web.store.records import Claim, Kind
 from web.store.records import Submission as Sent
 
+# Pages draw what warps touched, where the pipeline can tell.
+_TRACED: dict[str, Any] = {name: True for name in ("trace",) if name in pipeline.Options.__dataclass_fields__}
 _log = logging.getLogger(__name__)
 
 
@@ -61,8 +63,7 @@ def _judged(engine: Engine, claim: Claim, manner: Manner, sent: Sent, source: st
         loaded = submissions.from_bytes(sent.name, source.encode(errors="surrogatepass"))
     except SubmissionError as error:
         return pipeline.refused(problem.id, sent.name, error)
-    options = _options(problem, loaded, sent, manner)
-    with contextlib.closing(pipeline.judge(problem, loaded, options)) as steps:
+    with contextlib.closing(pipeline.judge(problem, loaded, _options(sent, manner))) as steps:
         for step in steps:
             if isinstance(step, Finished):
                 return step.report
@@ -80,23 +81,13 @@ def _problem(name: str, folder: Path) -> Problem:
     return problems.load_directory(folder / name)
 
 
-def _options(problem: Problem, loaded: Submission, sent: Sent, manner: Manner) -> pipeline.Options:
+def _options(sent: Sent, manner: Manner) -> pipeline.Options:
     """Runs show soon what happens; only submits wait for registers and spills."""
     device = manner.device if sent.asked_device == "auto" else sent.asked_device
     options = pipeline.Options(
         device=device, dtype=sent.asked_dtype, variant=sent.asked_variant, cases="benchmarks", card=manner.card,
-        cache=manner.cache, toolchain=manner.toolchain,
+        cache=manner.cache, toolchain=manner.toolchain, **_TRACED,
     )  # fmt: skip
     if sent.kind is Kind.RUN:
-        options = dataclasses.replace(options, cases=_samples(problem, loaded, options), resource_seconds=0.0)
+        options = dataclasses.replace(options, cases="samples", resource_seconds=0.0)
     return options
-
-
-def _samples(problem: Problem, loaded: Submission, options: pipeline.Options) -> str:
-    """What selects the sample cases."""
-    track = tracks.find(problem, loaded.text, options.dtype, options.variant).problem
-    try:
-        cases.select(track, "samples")
-    except UsageError:
-        return ",".join(spec.name for spec in track.tests[:3])
-    return "samples"
