@@ -66,7 +66,7 @@ class Dispatcher:
     def start(self) -> None:
         """Take up what an earlier start left, and begin. Raises UsageError where the store is another site's, or out
         of the workers' reach."""
-        check(self._settings, self._engine.dialect.name == "sqlite")
+        check(self._settings, self._engine)
         self._lock = SiteLock(self._engine)
         judgings.recover(self._engine, self._owner)
         self._thread.start()
