@@ -134,7 +134,11 @@ class Dispatcher:
         slots, cards = cluster.slots()
         self._trouble = "" if slots else "there is no worker; it goes on when one joins the scheduler"
         while len(self._in_hand) < slots and (claim := self._claim(slots, cards)):
-            future = cluster.judge(claim, self._may_use_card(claim, cards), self._on_end)
+            try:
+                future = cluster.judge(claim, self._may_use_card(claim, cards), self._on_end)
+            except BaseException:
+                judgings.release(self._engine, claim, "no worker took it")
+                raise
             self._in_hand[future] = claim
 
     def _claim(self, slots: int, cards: int) -> Claim | None:
