@@ -40,18 +40,18 @@ class Guard:
         value = known or csrf.new_value()
         request.state.csrf_token = csrf.token(self.secret, value)
         wants_cookie = not known and request.method == "GET" and not path.startswith(_WITHOUT_COOKIE)
-        send = headers.adding(path, send, csrf.set_cookie(value) if wants_cookie else "")
         try:
             content = await self._checked(request, receive)
         except SiteError as error:
             response = failures.respond(request, error)
             response.headers["Connection"] = "close"  # the body may not have been read
-            await response(scope, receive, send)
+            await response(scope, receive, headers.adding(path, send))
         except body.ClientGone:
             pass
         else:
+            cookie = csrf.set_cookie(value) if wants_cookie else ""
             with contextlib.suppress(Exception):  # it has been logged and answered by then, and is raised once more
-                await self.app(scope, body.replay(content, receive), send)
+                await self.app(scope, body.replay(content, receive), headers.adding(path, send, cookie))
 
     async def _checked(self, request: Request, receive: Receive) -> bytes:
         """The body of a request that may pass."""
