@@ -20,6 +20,7 @@ from harness import __version__
 from harness.report import figures, html, measurement, wording
 from harness.report.excerpt import printable
 from web.pages import preferences, translations, vocabulary
+from web.pages.links import link
 
 
 class Templates:
@@ -57,7 +58,7 @@ def _environment(folder: Path, language: str) -> jinja2.Environment:
     environment.install_gettext_translations(translated, newstyle=True)  # type: ignore[attr-defined]
     environment.globals |= {"figures": figures, "measurement": measurement, "wording": wording}
     environment.globals |= {"vocabulary": vocabulary, "version": __version__, "tag": preferences.TAGS[language]}
-    environment.globals |= {"mark": html.mark, "tone": html.tone, "languages": preferences.LANGUAGES}
+    environment.globals |= {"link": link, "mark": html.mark, "tone": html.tone, "languages": preferences.LANGUAGES}
     environment.filters |= {"nice": figures.nice, "extents": html.extents, "moment": moment}
     return environment
 
@@ -68,5 +69,8 @@ def moment(value: datetime.datetime) -> str:
 
 
 def _safe(value: Any) -> Any:
-    """Of whatever a template shows: no control characters. Jinja2 escapes the rest."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    """Of whatever a template shows: no control characters, also in names that a translated text has in it. Jinja2
+    escapes the rest."""
+    if isinstance(value, Markup):
+        return Markup(printable(value))
+    return printable(value) if isinstance(value, str) else value

@@ -48,6 +48,7 @@ _KINDS = {
     FindingKind.NOTE: N_("note"),
 }
 _DIFFICULTIES = {"easy": N_("easy"), "medium": N_("medium"), "hard": N_("hard")}
+_PROGRESS = {"new": N_("not tried"), "tried": N_("tried"), "solved": N_("solved")}
 _BENCHMARK_KINDS = {"bandwidth": N_("bandwidth"), "compute": N_("compute"), "latency": N_("latency")}
 _BOUNDS = {"memory": N_("memory"), "arithmetic": N_("arithmetic")}
 _ROLES = {"in": N_("in"), "out": N_("out"), "inout": N_("in and out")}
@@ -70,6 +71,11 @@ def finding(value: str) -> str:
 def difficulty(value: str) -> str:
     """Of a problem."""
     return _DIFFICULTIES.get(value, value)
+
+
+def progress(value: str) -> str:
+    """How far the reader has come with a problem."""
+    return _PROGRESS.get(value, value)
 
 
 def benchmark_kind(value: str) -> str:
