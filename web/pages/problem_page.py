@@ -14,6 +14,7 @@ from harness.problem import Problem
 from harness.report import benchmark_table
 from harness.signature import Scalar, Tensor
 from web.pages import preferences, problem_set, rungs, templating
+from web.rendering.statements import statement
 
 router = APIRouter(include_in_schema=False)
 
@@ -33,7 +34,7 @@ def show(request: Request, problem_id: str, dtype: str = "", variant: str = "", 
     problem = problem_set.asked_for(problem_id, dtype, variant)
     known = _card(card or request.app.state.settings.card)
     return templating.page(
-        request, "problem.html", problem=problem, statement=_statement(problem, preferences.language(request)),
+        request, "problem.html", problem=problem, statement=statement(problem, preferences.language(request)),
         signature=signature(problem), tests=_tests(problem), card=known, cards=cards.names(),
         benchmarks=benchmark_table.rows(problem, known), basis=benchmark_table.basis(problem, known),
         floors=check.FLOORS[problem.dtype], log_sum_exp=check.LOG_SUM_EXP_FLOORS[problem.dtype],
@@ -46,13 +47,6 @@ def _card(name: str) -> Card:
         return cards.get(name)
     except UsageError:
         return cards.get(cards.DEFAULT)
-
-
-def _statement(problem: Problem, language: str) -> Statement:
-    try:
-        return rendering.statement(problem, language)
-    except UsageError:  # it is not translated
-        return rendering.statement(problem, "en")
 
 
 def starter(problem: Problem) -> str:
