@@ -21,6 +21,7 @@ from harness.report import figures, html, measurement, wording
 from harness.report.excerpt import printable
 from web.pages import preferences, translations, vocabulary
 from web.pages.links import link
+from web.rendering import code
 
 
 class Templates:
@@ -58,7 +59,7 @@ def _environment(folder: Path, language: str) -> jinja2.Environment:
     environment.install_gettext_translations(translated, newstyle=True)  # type: ignore[attr-defined]
     environment.globals |= {"figures": figures, "measurement": measurement, "wording": wording}
     environment.globals |= {"vocabulary": vocabulary, "version": __version__, "tag": preferences.TAGS[language]}
-    environment.globals |= {"link": link, "mark": html.mark, "tone": html.tone, "languages": preferences.LANGUAGES}
+    environment.globals |= {"code": code.code, "excerpt": code.excerpt, "link": link, "mark": html.mark, "tone": html.tone, "languages": preferences.LANGUAGES}
     environment.filters |= {"nice": figures.nice, "extents": html.extents, "moment": moment}
     return environment
 
