@@ -70,7 +70,7 @@ class Options:
     device: str = "auto"  # "auto", "cpu", "gpu"
     dtype: str | None = None  # of the track; None: what solve() is written for (harness/tracks.py)
     variant: str | None = None  # the same
-    cases: str | None = None  # None: all tests; "benchmarks"; or names and patterns, comma-separated
+    cases: str | None = None  # None: all tests; "samples"; "benchmarks"; or names and patterns, comma-separated
     baseline: bool = False  # time what installed libraries take for the same benchmarks
     seed: int | None = None  # None: fresh, and secret until the report
     card: str = "H100"

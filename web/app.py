@@ -14,7 +14,7 @@ from harness import __version__
 from web import failures
 from web.api import routes
 from web.api.streams import Streams
-from web.pages import home, templating
+from web.pages import home, preferences, problem_page, templating
 from web.queue.base import Queue
 from web.security import csrf, hosts
 from web.security.guard import Guard
@@ -47,6 +47,7 @@ def create_app(settings: Settings, engine: Engine, queue: Queue, secret: bytes =
     app.state.templates = templating.Templates(_HERE / "templates")
     failures.install(app)
     app.mount("/static", StaticFiles(directory=_HERE / "static"), name="static")
-    app.include_router(home.router)
     app.include_router(routes.router)
+    for pages in (home, preferences, problem_page):
+        app.include_router(pages.router)
     return app
