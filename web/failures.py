@@ -73,7 +73,7 @@ def _http(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> list[str]:
     """What can be asked of this address."""
     routes = request.app.router.routes
-    scopes = [request.scope | {"method": method} for method in _METHODS]
+    scopes = [{**request.scope, "method": method} for method in _METHODS]
     return [scope["method"] for scope in scopes if any(route.matches(scope)[0] is Match.FULL for route in routes)]
 
 
