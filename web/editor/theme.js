@@ -23,6 +23,7 @@ const marks = {
   },
   ".cm-lint-marker-info": { ...SIGN, border: "2px solid var(--accent)" },
   ".cm-diagnostic": { padding: ".3rem .6rem", maxWidth: "38rem", whiteSpace: "pre-wrap", overflowWrap: "anywhere" },
+  ".cm-diagnosticSource": { fontSize: ".8rem", opacity: "1", color: "var(--muted)" },
   ".cm-diagnostic-error": { borderLeftColor: "var(--bad)" },
   ".cm-diagnostic-warning": { borderLeftColor: "var(--warn)" },
   ".cm-diagnostic-info": { borderLeftColor: "var(--accent)" },
