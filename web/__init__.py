@@ -1,1 +1,1 @@
-"""The site: problems to read, an editor beside them, and what the judge found, in a browser. Started by `judge.py serve`."""
+"""The site: problems to read, an editor beside them, and what the judge found, in a browser."""
