@@ -40,7 +40,11 @@ _ROOT = Path(__file__).resolve().parent
 _EXIT_JUDGE_ERROR, _EXIT_UNSUPPORTED = 3, 4
 _RESOURCE_SECONDS = 120.0  # that --resources waits for the optimised compilation
 _PACKAGES = {"numpy", "yaml", "jinja2", "rich", "llvmlite", "ml_dtypes", "junitparser"}
-_COMMANDS = ("list", "show", "start", "grade", "lint", "doctor", "editor")
+_SITE_PACKAGES = {  # of the extra [web]
+    "fastapi", "starlette", "pydantic", "uvicorn", "h11", "sqlalchemy", "alembic", "dask", "distributed", "markdown_it",
+    "mdit_py_plugins", "latex2mathml", "pygments", "babel", "httpx2",
+}  # fmt: skip
+_COMMANDS = ("list", "show", "start", "grade", "lint", "doctor", "serve", "submit", "editor")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -51,6 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _guarded(words)
     except ModuleNotFoundError as error:
         package = (error.name or "").split(".")[0]
+        if package in _SITE_PACKAGES:
+            return _fail(f"the package '{package}' of the site is missing; install all of them: {_pip('[web]')}")
         if package not in _PACKAGES:
             return _failed(error, words)
         return _fail(f"the package '{package}' is missing; install all of them: {_pip()}")
@@ -86,8 +92,8 @@ def _failed(error: Exception, words: list[str]) -> int:
     return _fail(f"judge error: the judge itself failed ({type(error).__name__}); {hint}", _EXIT_JUDGE_ERROR)
 
 
-def _pip() -> str:
-    return f"{shlex.quote(sys.executable)} -m pip install -e {shlex.quote(str(_ROOT))}"
+def _pip(extra: str = "") -> str:
+    return f"{shlex.quote(sys.executable)} -m pip install -e {shlex.quote(str(_ROOT) + extra)}"
 
 
 def _fail(message: str, code: int = commandline.EXIT_USAGE) -> int:
@@ -100,7 +106,7 @@ def _dispatch(arguments: list[str]) -> int:
 
     commands = {
         "list": _list, "show": _show, "start": _start, "grade": _grade, "lint": _lint, "doctor": _doctor,
-        "editor": _editor,
+        "serve": _serve, "submit": _submit, "editor": _editor,
     }  # fmt: skip
     try:
         if arguments and arguments[0] in commands:
@@ -314,6 +320,18 @@ def _grade(arguments: list[str]) -> int:
     from harness.grading import command
 
     return command.run(parsed)
+
+
+def _serve(arguments: list[str]) -> int:
+    from web import serve
+
+    return serve.run(arguments)
+
+
+def _submit(arguments: list[str]) -> int:
+    from web.client import command
+
+    return command.run(arguments)
 
 
 def _editor(arguments: list[str]) -> int:
