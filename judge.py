@@ -37,7 +37,6 @@ for _variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
 _ROOT = Path(__file__).resolve().parent
-_EXIT_JUDGE_ERROR, _EXIT_UNSUPPORTED = 3, 4
 _RESOURCE_SECONDS = 120.0  # that --resources waits for the optimised compilation
 _PACKAGES = {"numpy", "yaml", "jinja2", "rich", "llvmlite", "ml_dtypes", "junitparser"}
 _SITE_PACKAGES = {  # of the extra [web]
@@ -80,7 +79,7 @@ def _guarded(words: list[str]) -> int:
         return 128 + signal.SIGPIPE
     except streams.CannotPrint as error:
         streams.discard(sys.stdout)
-        return _fail(str(error), _EXIT_JUDGE_ERROR)
+        return _fail(str(error), commandline.EXIT_JUDGE_ERROR)
 
 
 def _failed(error: Exception, words: list[str]) -> int:
@@ -89,7 +88,7 @@ def _failed(error: Exception, words: list[str]) -> int:
     if debug:
         traceback.print_exception(error)
     hint = "as above" if debug else f"{commandline.DEBUG} shows where"
-    return _fail(f"judge error: the judge itself failed ({type(error).__name__}); {hint}", _EXIT_JUDGE_ERROR)
+    return _fail(f"judge error: the judge itself failed ({type(error).__name__}); {hint}", commandline.EXIT_JUDGE_ERROR)
 
 
 def _pip(extra: str = "") -> str:
@@ -115,7 +114,7 @@ def _dispatch(arguments: list[str]) -> int:
     except UsageError as error:
         return _fail(str(error))
     except JudgeError as error:
-        return _fail(f"judge error, not the submission's fault: {error}", _EXIT_JUDGE_ERROR)
+        return _fail(f"judge error, not the submission's fault: {error}", commandline.EXIT_JUDGE_ERROR)
 
 
 def _judge(arguments: list[str]) -> int:
@@ -130,7 +129,7 @@ def _judge(arguments: list[str]) -> int:
     with streams.prints_to_stderr():
         report, source = _run(problem, parsed)
     _write(report, source, parsed)
-    return _exit_code(report)
+    return commandline.exit_code(report.verdict)
 
 
 def _check_destinations(parsed: argparse.Namespace, problem: Problem) -> None:
@@ -221,13 +220,6 @@ def _write(report: Report, source: str, parsed: argparse.Namespace) -> None:
             sys.stdout.write(json.render(report))
 
 
-def _exit_code(report: Report) -> int:
-    from harness.verdict import Verdict
-
-    codes = {Verdict.ACCEPTED: 0, Verdict.JUDGE_ERROR: _EXIT_JUDGE_ERROR, Verdict.UNSUPPORTED: _EXIT_UNSUPPORTED}
-    return codes.get(report.verdict, 1)
-
-
 def _list(arguments: list[str]) -> int:
     commandline.command_parser("list", "The problems.").parse(arguments)
     from harness.problem import list_problems
@@ -312,7 +304,7 @@ def _doctor(arguments: list[str]) -> int:
     from harness import doctor
 
     with streams.printing():
-        return 0 if doctor.print_examination(_pip()) else _EXIT_UNSUPPORTED
+        return 0 if doctor.print_examination(_pip()) else commandline.EXIT_UNSUPPORTED
 
 
 def _grade(arguments: list[str]) -> int:

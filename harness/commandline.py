@@ -10,7 +10,9 @@ import shlex
 import sys
 from typing import NoReturn
 
-EXIT_USAGE = 2
+from harness.verdict import Verdict
+
+EXIT_USAGE, EXIT_JUDGE_ERROR, EXIT_UNSUPPORTED = 2, 3, 4
 DEBUG = "--debug"
 QUICK_SEEDS = 2  # of lint --quick
 _LEAST_SECONDS = 0.01
@@ -27,6 +29,12 @@ _EPILOG = """other commands:
 
 exit codes: 0 accepted, 1 judged and not accepted, 2 usage or problem error, 3 judge error, 4 unsupported here
 """
+
+
+def exit_code(verdict: Verdict) -> int:
+    """Of a judging."""
+    codes = {Verdict.ACCEPTED: 0, Verdict.JUDGE_ERROR: EXIT_JUDGE_ERROR, Verdict.UNSUPPORTED: EXIT_UNSUPPORTED}
+    return codes.get(verdict, 1)
 
 
 class Parser(argparse.ArgumentParser):

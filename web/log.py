@@ -1,5 +1,5 @@
-"""What whoever runs the site sees in the terminal: a line for each thing worth one. Where in the code a failure happened
-stands in a file beside the store, under the number that the page gave."""
+"""What whoever runs the site sees in the terminal: a line for each thing worth one. Where in the code a failure
+happened stands in a file beside the store, under the number that the page gave."""
 
 from __future__ import annotations
 

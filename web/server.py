@@ -56,7 +56,8 @@ def _bound(host: str, port: int) -> socket.socket:
 
 def _why_not(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        free = next((str(other) for other in range(port + 1, min(port + 1 + _PORTS, 65536)) if _is_free(host, other)), "0")
+        others = range(port + 1, min(port + 1 + _PORTS, 65536))
+        free = next((other for other in others if _is_free(host, other)), 0)
         return f"port {port} of {host} is taken, perhaps by another site; one that is free: --port {free}"
     if error.errno == errno.EACCES:
         return f"this user may not listen on port {port}; ports from 1024 are free to all: --port 8000"
@@ -88,7 +89,7 @@ class Server(uvicorn.Server):
             self._ready()
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:  # type: ignore[override]
+    def capture_signals(self) -> Iterator[None]:
         """All that ask for an end, among them that of a closing terminal."""
         before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
         try:

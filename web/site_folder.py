@@ -1,4 +1,4 @@
-"""The folder that a site keeps its things in: the store, the secret that signs what pages carry, the log of failures."""
+"""The folder that a site keeps its things in: the store, the secret that signs its pages, the log of failures."""
 
 from __future__ import annotations
 
