@@ -64,16 +64,24 @@ class WarpRequest:
     @property
     def units(self) -> int:
         """Sectors that the request moves, or passes that it takes."""
-        return sectors(self.offsets, self.lane_bytes) if self.space == "global" else sum(self._passes())
+        return sectors(self.offsets, self.lane_bytes) if self.space == "global" else sum(self.passes)
 
     @property
     def ideal_units(self) -> int:
         """The fewest that would have done."""
         if self.space == "global":
             return -(-self.asked_bytes // SECTOR_BYTES)
-        return sum(min(passes, 1) for passes in self._passes())
+        return sum(min(passes, 1) for passes in self.passes)
 
-    def _passes(self) -> list[int]:
+    @property
+    def groups(self) -> list[range]:
+        """The lanes that shared memory serves together; all of them where all want the same."""
+        alike = len({offset for offset in self.offsets if offset is not None}) == 1
+        return [range(LANES)] if alike else groups(self.lane_bytes)
+
+    @property
+    def passes(self) -> list[int]:
+        """Of shared memory, for each of `groups`."""
         return passes([None if o is None else self.start + o for o in self.offsets], self.lane_bytes)
 
 
