@@ -230,6 +230,34 @@ def test_cells_are_cut_so_that_the_fewest_blocks_share_one() -> None:
     assert set(wrote.blocks) == {1} and (wrote.rows, wrote.columns, wrote.cell_bytes) == (4, 32, 512)
 
 
+BULK = """__device__ unsigned at(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+    __global__ void k(float* a, const float* b) { int t = threadIdx.x;
+        __shared__ __align__(16) float s[64]; __shared__ unsigned long long bar;
+        const float* from = b + 256 * blockIdx.x;
+        if (t == 0) {
+            asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(at(&bar)) : "memory");
+            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+            asm volatile("{ .reg .b64 s; mbarrier.arrive.expect_tx.shared.b64 s, [%0], 256; }" :: "r"(at(&bar)) : "memory");
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 256, [%2];"
+                         :: "r"(at(s)), "l"(from), "r"(at(&bar)) : "memory");
+        }
+        __syncthreads();
+        int done = 0;
+        while (!done) asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], 0; selp.s32 %0, 1, 0, p; }"
+                                   : "=r"(done) : "r"(at(&bar)) : "memory");
+        a[64 * blockIdx.x + t] = s[t];
+    }"""  # fmt: skip
+
+
+def test_a_bulk_copy_is_in_the_map_of_what_it_reads() -> None:
+    """It has no lanes, so it is no request."""
+    trace = _trace(BULK, "k<<<2, 64>>>(a, b);", np.zeros(128, np.float32), np.ones((2, 256), np.float32))
+    read = _map(trace, "b", "read")
+    half = read.columns // 2 if read.rows == 1 else read.columns
+    assert read.first == ((1,) * (half // 4) + (0,) * (half - half // 4) + (2,) * (half // 4) + (0,) * (half - half // 4))
+    assert not _requests(trace, tensor="b")
+
+
 @pytest.mark.parametrize("shape", [(1,), (7,), (100_000,), (3, 5), (64, 1), (330, 16, 8, 128), (1, 1, 1), (5000, 33, 8)])
 def test_cells_cover_a_tensor_and_are_not_too_many(shape: tuple[int, ...]) -> None:
     nbytes = 4 * int(np.prod(shape))

@@ -98,9 +98,10 @@ def _row(m: BlockMap, row: int, name: str, width: float, height: float) -> Itera
 
 
 def _colour(m: BlockMap, number: int) -> str:
-    """Neighbours along any axis of the grid differ."""
+    """Each block its own where there are few; of many, neighbours along any axis of the grid differ."""
     x, y, z = m.block(number)
-    return f"block-{(x + 3 * y + 5 * z) % COLOURS}"
+    few = m.grid[0] * m.grid[1] * m.grid[2] <= COLOURS
+    return f"block-{number if few else (x + 3 * y + 5 * z) % COLOURS}"
 
 
 def _step(count: int) -> int:
