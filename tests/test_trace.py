@@ -196,6 +196,7 @@ def test_fragments_of_tensor_cores_are_requests_too() -> None:
     assert {(r.space, r.tensor, r.operation) for r in pieces} == {
         ("global", "a", "write"), ("global", "b", "read"), ("shared", "s", "read"),
     }  # fmt: skip
+    assert {(m.tensor, m.operation) for m in trace.maps} == {("a", "write"), ("b", "read")}
 
 
 # -- which block touched what
@@ -223,11 +224,18 @@ def test_a_map_says_which_block_wrote_and_read_each_cell() -> None:
     assert [m.operation for m in trace.maps] == ["write", "read"]
 
 
-def test_cells_are_cut_so_that_the_fewest_blocks_share_one() -> None:
-    """128 rows of 512 bytes do not fit into 64 cells; a block's row fits into a cell of a longer row."""
-    kernel = "__global__ void k(float* a) { a[blockIdx.x * 128 + threadIdx.x] = 1; }"
-    wrote = _map(_trace(kernel, "k<<<128, 128>>>(a);", np.zeros((4, 32, 128), np.float32)), "a", "write")
-    assert set(wrote.blocks) == {1} and (wrote.rows, wrote.columns, wrote.cell_bytes) == (4, 32, 512)
+@pytest.mark.parametrize(
+    ("shape", "cells"),
+    [
+        ((4, 32, 128), (4, 32, 512)),  # 128 rows of 512 bytes are more than 64 cells; four longer rows hold a block a cell
+        ((1, 48, 16), (48, 2, 32)),  # one row of 3072 bytes would have cells of 128, of two blocks
+    ],
+)
+def test_cells_are_cut_so_that_the_fewest_blocks_share_one(shape: tuple[int, ...], cells: tuple[int, ...]) -> None:
+    kernel = "__global__ void k(float* a) { a[blockIdx.x * blockDim.x + threadIdx.x] = 1; }"
+    launch = f"k<<<{shape[0] * shape[1]}, {shape[2]}>>>(a);"
+    wrote = _map(_trace(kernel, launch, np.zeros(shape, np.float32)), "a", "write")
+    assert set(wrote.blocks) == {1} and (wrote.rows, wrote.columns, wrote.cell_bytes) == cells
 
 
 BULK = """__device__ unsigned at(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
