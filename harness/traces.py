@@ -25,6 +25,7 @@ OPERATIONS = ("read", "write", "atomic", "copy")  # copy: cp.async, which reads 
 MAX_LINES = 48
 MAX_MAPS = 12
 MAX_CELLS = 2048  # of one map
+MAX_DIMENSIONS = 8  # of a tensor
 
 Index3 = tuple[int, int, int]
 
@@ -141,6 +142,7 @@ class BlockMap:
     def __post_init__(self) -> None:
         sizes = (*self.grid, self.row_bytes, self.cell_rows, self.cell_bytes, self.columns, len(self.first))
         fine = self.operation in ("read", "write") and min(sizes) > 0 and len(self.first) <= MAX_CELLS
+        fine = fine and len(self.shape) <= MAX_DIMENSIONS
         if not fine or len(self.first) != len(self.blocks) or len(self.first) % self.columns:
             raise ValueError("a map's cells do not fill its grid")
         total = self.grid[0] * self.grid[1] * self.grid[2]

@@ -348,6 +348,7 @@ HOSTILE = [
     lambda t: t["maps"][0].update(columns=0),
     lambda t: t["maps"][0].update(columns=3),
     lambda t: t["maps"][0].update(cell_rows=0),
+    lambda t: t["maps"][0].update(shape=[1] * 9),
     lambda t: t["maps"][0].update(first=[1]),
     lambda t: t["maps"][0].update(first=[]),
     lambda t: t["maps"][0].update(first=[1, 3]),
