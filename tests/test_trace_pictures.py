@@ -127,7 +127,7 @@ def test_a_map_colours_cells_by_block_and_marks_those_of_none_and_of_several() -
 def test_a_map_of_what_most_blocks_share_is_coloured_by_their_number() -> None:
     shared = replace(MAP, operation="read", first=(1,) * 8, blocks=(4,) * 7 + (2,))
     drawn = _classes(block_picture.draw(shared, "p"))
-    assert drawn["heat-2"] and drawn["heat-1"] and not any(name.startswith("block") for name in drawn)
+    assert drawn["sharing-2"] and drawn["sharing-1"] and not any(name.startswith("block") for name in drawn)
     assert block_picture.caption(shared).endswith("a part is read by 3.75 blocks on average, by 4 at most.")
 
 
