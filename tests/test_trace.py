@@ -23,6 +23,7 @@ from harness.emulator.program import lower
 from harness.emulator.uniform import Shape
 from harness.events import Finished
 from harness.report import json as json_report
+from harness.report import reading
 from harness.results import CaseResult, Report
 from harness.sandbox import codec
 from harness.sandbox.frames import FrameError
@@ -407,3 +408,4 @@ def test_a_judging_traces_one_case_and_only_if_asked() -> None:
     (trace,) = [case.trace for case in traced.cases if case.trace]
     assert shown == json.loads(json.dumps(dataclasses.asdict(trace)))
     assert {r.tensor for r in trace.requests} >= {"partial_out", "m", "l", "out"}
+    assert reading.read(json_report.render(traced)) == traced

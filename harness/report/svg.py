@@ -47,6 +47,13 @@ def circle(x: float, y: float, radius: float, style: str) -> Markup:
     return Markup(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" class="{style}"/>')
 
 
+def path(outline: str, style: str, scale: tuple[float, float, float, float]) -> Markup:
+    """An outline in units of its own; `scale`: where its origin lies, and the size of a unit across and down."""
+    x, y, across, down = scale
+    place = f'transform="translate({x:.1f} {y:.1f}) scale({across:.4f} {down:.4f})"'
+    return Markup(f'<path d="{escape(outline)}" {place} class="{style}"/>')
+
+
 def picture(
     name: str, title: str, description: str, size: tuple[float, float], parts: Iterable[Markup], style: str = "chart"
 ) -> Markup:
