@@ -13,7 +13,16 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from harness.report import bars, destination, figures, measurement, roofline, wording
+from harness.report import (
+    bars,
+    destination,
+    figures,
+    finding_pictures,
+    measurement,
+    roofline,
+    warp_pictures,
+    wording,
+)
 from harness.report.excerpt import excerpt, printable
 from harness.report.grouping import Group, group_findings
 from harness.results import Access, CaseResult, Finding, Report
@@ -33,7 +42,7 @@ def render(report: Report, source: str, repeat: str, date: str = "") -> str:
         report=report, repeat=repeat, facts=_facts(report, date or _now()), findings=_findings(report, source),
         more_findings=max(0, len(group_findings(report)) - _MOST_FINDINGS), printed=_printed(report),
         log=report.compile.log.strip()[:_MOST_LOG], traffic=_traffic(report), roofline=roofline.draw(report),
-        points=roofline.points(report), bars=bars.draw(report),
+        points=roofline.points(report), bars=bars.draw(report), warps=_warps(report),
     )  # fmt: skip
     return destination.HTML.decode() + page + "\n"
 
@@ -105,17 +114,22 @@ class _Shown:
     who: tuple[str, ...]
     other: str
     other_code: str
+    picture: Markup
+    caption: str
 
 
 def _findings(report: Report, source: str) -> list[_Shown]:
-    return [_shown(group, source) for group in group_findings(report)[:_MOST_FINDINGS]]
+    groups = group_findings(report)[:_MOST_FINDINGS]
+    pictures = finding_pictures.of_groups(report, groups)
+    return [_shown(group, source, *picture) for group, picture in zip(groups, pictures, strict=True)]
 
 
-def _shown(group: Group, source: str) -> _Shown:
+def _shown(group: Group, source: str, picture: Markup, caption: str) -> _Shown:
     finding, other = group.finding, group.finding.other
     return _Shown(
         finding.kind, verdict_of(finding.kind), wording.names(group.cases), finding.message, _code(source, finding, 2),
         tuple(wording.who(finding)), wording.other(other) if other else "", _code(source, other, 1) if other else "",
+        picture, caption,
     )  # fmt: skip
 
 
@@ -137,3 +151,9 @@ def _traffic(report: Report) -> tuple[CaseResult, CaseTraffic] | None:
     """The case that moved most."""
     counted = [(case, case.traffic) for case in report.cases if case.traffic and case.traffic.sector_bytes]
     return max(counted, key=lambda item: item[1].sector_bytes, default=None)
+
+
+def _warps(report: Report) -> tuple[CaseResult, list[warp_pictures.Picture]] | None:
+    """The case that was traced, and its drawings."""
+    case = warp_pictures.traced(report)
+    return None if case is None else (case, warp_pictures.of_case(case))

@@ -24,9 +24,18 @@ def line(x1: float, y1: float, x2: float, y2: float, style: str) -> Markup:
     return Markup(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{style}"/>')
 
 
-def rectangle(x: float, y: float, width: float, height: float, style: str) -> Markup:
+def rectangle(x: float, y: float, width: float, height: float, style: str, words: str = "") -> Markup:
+    """words: what is said of it where a pointer rests on it."""
     place = f'x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:.1f}"'
+    if words:
+        return Markup(f'<rect {place} class="{style}"><title>{escape(printable(words))}</title></rect>')
     return Markup(f'<rect {place} class="{style}"/>')
+
+
+def hatched(x: float, y: float, width: float, height: float, picture: str, style: str = "") -> Markup:
+    """A rectangle filled with the pattern that `picture` of that name defines."""
+    place = f'x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:.1f}"'
+    return Markup(f'<rect {place} fill="url(#{picture}-hatch)" class="{style}"/>')
 
 
 def polygon(points: Iterable[tuple[float, float]], style: str) -> Markup:
@@ -38,12 +47,21 @@ def circle(x: float, y: float, radius: float, style: str) -> Markup:
     return Markup(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" class="{style}"/>')
 
 
-def picture(name: str, title: str, description: str, size: tuple[float, float], parts: Iterable[Markup]) -> Markup:
+def path(outline: str, style: str, scale: tuple[float, float, float, float]) -> Markup:
+    """An outline in units of its own; `scale`: where its origin lies, and the size of a unit across and down."""
+    x, y, across, down = scale
+    place = f'transform="translate({x:.1f} {y:.1f}) scale({across:.4f} {down:.4f})"'
+    return Markup(f'<path d="{escape(outline)}" {place} class="{style}"/>')
+
+
+def picture(
+    name: str, title: str, description: str, size: tuple[float, float], parts: Iterable[Markup], style: str = "chart"
+) -> Markup:
     """The whole picture. `name` is unique in the page; title and description are what a screen reader says."""
     width, height = size
     head = (
         f'<svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
-        f'aria-labelledby="{name}-title {name}-text" class="chart" id="{name}">'
+        f'aria-labelledby="{name}-title {name}-text" class="{style}" id="{name}">'
         f'<title id="{name}-title">{escape(printable(title))}</title>'
         f'<desc id="{name}-text">{escape(printable(description))}</desc>{_hatch(name)}'
     )
