@@ -9,7 +9,7 @@ from fastapi.staticfiles import StaticFiles
 from sqlalchemy import Engine
 
 from harness import __version__
-from web.pages import home, preferences, problem_page, templating
+from web.pages import home, preferences, problem_page, submission_page, templating
 from web.queue.base import Queue
 from web.settings import Settings
 
@@ -25,6 +25,6 @@ def create_app(settings: Settings, engine: Engine, queue: Queue) -> FastAPI:
     app.state.settings, app.state.engine, app.state.queue = settings, engine, queue
     app.state.templates = templating.Templates(_HERE / "templates")
     app.mount("/static", StaticFiles(directory=_HERE / "static"), name="static")
-    for pages in (home, preferences, problem_page):
+    for pages in (home, preferences, problem_page, submission_page):
         app.include_router(pages.router)
     return app
