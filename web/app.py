@@ -14,7 +14,18 @@ from harness import __version__
 from web import failures
 from web.api import routes
 from web.api.streams import Streams
-from web.pages import home, preferences, problem_page, submission_page, templating
+from web.pages import (
+    comparison,
+    error_page,
+    history,
+    home,
+    ladder,
+    leaderboard,
+    preferences,
+    problem_page,
+    submission_page,
+    templating,
+)
 from web.queue.base import Queue
 from web.security import csrf, hosts
 from web.security.guard import Guard
@@ -45,9 +56,10 @@ def create_app(settings: Settings, engine: Engine, queue: Queue, secret: bytes =
     app.state.secret = secret or secrets.token_bytes(csrf.SECRET_BYTES)
     app.state.rate, app.state.streams = Bucket(settings.bounds.per_minute), Streams()
     app.state.templates = templating.Templates(_HERE / "templates")
+    app.state.error_page = error_page.show
     failures.install(app)
     app.mount("/static", StaticFiles(directory=_HERE / "static"), name="static")
     app.include_router(routes.router)
-    for pages in (home, preferences, problem_page, submission_page):
+    for pages in (home, preferences, problem_page, ladder, leaderboard, history, comparison, submission_page):
         app.include_router(pages.router)
     return app

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy import Engine
 
@@ -16,6 +16,7 @@ from harness.report import bars, measurement, roofline
 from harness.report.excerpt import printable
 from harness.results import CaseResult, Report
 from harness.traffic import CaseTraffic
+from web.api import intake
 from web.pages import findings, pictures, preferences, templating
 from web.store import judgings, submissions
 from web.store.records import Kind, StoredEvent, Submission
@@ -50,17 +51,15 @@ def show(request: Request, submission_id: str) -> HTMLResponse:
 @router.post("/submissions/{submission_id}/cancel")
 def cancel(request: Request, submission_id: str) -> RedirectResponse:
     """Ask for the end of its judging, and look at it again."""
-    existing(request.app.state.engine, submission_id)
-    judgings.request_cancel(request.app.state.engine, submission_id)
-    request.app.state.queue.cancel(submission_id)
+    intake.cancel(request.app.state, submission_id)
     return RedirectResponse(f"/submissions/{submission_id}", 303)
 
 
 def existing(engine: Engine, submission_id: str) -> Submission:
-    """The submission. Raises HTTPException 404 where there is none."""
+    """The submission. Raises SiteError 404 where there is none."""
     found = submissions.get(engine, submission_id)
     if found is None:
-        raise HTTPException(404, "There is no such submission.")
+        raise intake.unknown()
     return found
 
 

@@ -57,9 +57,11 @@ def _environment(folder: Path, language: str) -> jinja2.Environment:
     environment.policies["ext.i18n.trimmed"] = True
     translated = translations.of(language)
     environment.install_gettext_translations(translated, newstyle=True)  # type: ignore[attr-defined]
-    environment.globals |= {"figures": figures, "measurement": measurement, "wording": wording}
-    environment.globals |= {"vocabulary": vocabulary, "version": __version__, "tag": preferences.TAGS[language]}
-    environment.globals |= {"code": code.code, "excerpt": code.excerpt, "link": link, "mark": html.mark, "tone": html.tone, "languages": preferences.LANGUAGES}
+    environment.globals |= {
+        "figures": figures, "measurement": measurement, "wording": wording, "vocabulary": vocabulary,
+        "mark": vocabulary.mark, "tone": vocabulary.tone, "code": code.code, "link": link, "version": __version__,
+        "languages": preferences.LANGUAGES, "tag": preferences.TAGS[language],
+    }  # fmt: skip
     environment.filters |= {"nice": figures.nice, "extents": html.extents, "moment": moment}
     return environment
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from harness.report import html
 from harness.verdict import FindingKind, Verdict
 
 
-def N_(text: str) -> str:  # noqa: N802, the name that tools look for
+def N_(text: str) -> str:
     """Marks a text for the catalogues; it is translated where it is shown."""
     return text
 
@@ -52,6 +53,10 @@ _PROGRESS = {"new": N_("not tried"), "tried": N_("tried"), "solved": N_("solved"
 _BENCHMARK_KINDS = {"bandwidth": N_("bandwidth"), "compute": N_("compute"), "latency": N_("latency")}
 _BOUNDS = {"memory": N_("memory"), "arithmetic": N_("arithmetic")}
 _ROLES = {"in": N_("in"), "out": N_("out"), "inout": N_("in and out")}
+_PARAGRAPHS = {
+    "Idea": N_("Idea"), "Cost": N_("Cost"), "Gain": N_("Gain"), "Measured": N_("Measured"), "Modelled": N_("Modelled"),
+    "Tried": N_("Tried"), "Beware": N_("Beware"),
+}  # fmt: skip
 _STATES = {
     "queued": N_("queued"), "running": N_("running"), "finished": N_("finished"), "cancelled": N_("cancelled"),
 }  # fmt: skip
@@ -61,6 +66,16 @@ _KINDS_OF_SUBMISSION = {"run": N_("run of the samples"), "submit": N_("submissio
 def verdict(value: str) -> str:
     """wrong_answer -> wrong answer."""
     return _VERDICTS[Verdict(value)]
+
+
+def mark(value: str) -> str:
+    """The sign beside a verdict."""
+    return html.mark(Verdict(value))
+
+
+def tone(value: str) -> str:
+    """The class that colours a verdict."""
+    return html.tone(Verdict(value))
 
 
 def finding(value: str) -> str:
@@ -101,3 +116,8 @@ def state(value: str) -> str:
 def kind(value: str) -> str:
     """What a submission was sent for."""
     return _KINDS_OF_SUBMISSION.get(value, value)
+
+
+def paragraph(value: str) -> str:
+    """Of a solution's header: the word that it begins with."""
+    return _PARAGRAPHS.get(value, value)
