@@ -7,12 +7,15 @@ The fields are those of harness.results.Report, and of the records within it by 
     ceilings    harness.measure.records.Ceilings: bytes/s and FLOP/s; null where nothing was set against them
     cases[]     name, verdict, error (the worst over its limit), time (seconds of the run, no measurement), errors,
                 findings, stdout, parameters, and
-      launches  of kernels by their mangled names: grid, block, dynamic_shared_bytes, count
+      launches[]  of kernels by their mangled names: grid, block, dynamic_shared_bytes, count
       traffic     see harness/traffic.py; null where nothing ran in the emulator
       benchmark   harness.measure.records.Benchmark: bytes, flops, seconds, bandwidth in bytes/s, rate in FLOP/s, shares
                   of 1, score, baselines[] {name, seconds (0: it did not run), dtype, note}; null for a test, and for a
                   benchmark that was not accepted
         timing      harness.measure.records.Timing: seconds, with half_width as a share of the median; null if modelled
+      mismatches[]  harness.results.MismatchMap of each wrong output: the tensor in at most 64 x 64 cells, a text for
+                  each row of them: "." within the limit, "+" up to 10 times, "x" up to 1000 times, "X" beyond, "N" NaN
+                  or infinite, "-" never written; and the pattern in words
     resources[] kernels that were launched: see harness/report/resources.py
 
 harness/report/reading.py makes a Report of it again.
