@@ -40,7 +40,7 @@ _ROOT = Path(__file__).resolve().parent
 _EXIT_JUDGE_ERROR, _EXIT_UNSUPPORTED = 3, 4
 _RESOURCE_SECONDS = 120.0  # that --resources waits for the optimised compilation
 _PACKAGES = {"numpy", "yaml", "jinja2", "rich", "llvmlite", "ml_dtypes", "junitparser"}
-_COMMANDS = ("list", "show", "start", "grade", "lint", "doctor")
+_COMMANDS = ("list", "show", "start", "grade", "lint", "doctor", "editor")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -100,6 +100,7 @@ def _dispatch(arguments: list[str]) -> int:
 
     commands = {
         "list": _list, "show": _show, "start": _start, "grade": _grade, "lint": _lint, "doctor": _doctor,
+        "editor": _editor,
     }  # fmt: skip
     try:
         if arguments and arguments[0] in commands:
@@ -313,6 +314,12 @@ def _grade(arguments: list[str]) -> int:
     from harness.grading import command
 
     return command.run(parsed)
+
+
+def _editor(arguments: list[str]) -> int:
+    from web.editor import command
+
+    return command.run(arguments)
 
 
 if __name__ == "__main__":

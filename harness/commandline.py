@@ -20,6 +20,7 @@ _EPILOG = """other commands:
   judge.py start PROBLEM [FILE]  write its starter to FILE (never over an existing one)
   judge.py grade PATH...         many files, each of which must get what it declares; for a class, and in CI
   judge.py lint PROBLEM          whether a problem rejects wrong kernels and accepts right ones, for its author
+  judge.py editor                build the code editor of the site (once; serve does it, too)
   judge.py doctor                what this machine can do, and what to install for the rest
 
 exit codes: 0 accepted, 1 judged and not accepted, 2 usage or problem error, 3 judge error, 4 unsupported here
