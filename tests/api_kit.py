@@ -45,7 +45,7 @@ class Site:
 
 def site(folder: Path, bounds: Bounds | None = None, **options: Any) -> Site:
     """A site whose store is in `folder`."""
-    settings = Settings(folder=folder, bounds=bounds or Bounds(per_minute=100_000), **options)
+    settings = Settings(folder=folder, bounds=bounds or Bounds(per_minute=100_000, queued=100_000), **options)
     engine = database.connect(settings.url)
     migrate.upgrade(engine)
     app = create_app(settings, engine, NoQueue())

@@ -59,8 +59,11 @@ class FakeJudge:
     broken: bool = False  # streams end and are refused
     url: str = ""
 
-    def emit(self, type: str, /, **values: Any) -> None:
-        """To the newest submission."""
+    def emit(self, type: str, **values: Any) -> None:
+        """To the newest submission, which the page may be about to send."""
+        deadline = time.monotonic() + 10
+        while not self.events and time.monotonic() < deadline:
+            time.sleep(0.01)
         events = list(self.events.values())[-1]
         events.append({**values, "seq": len(events) + 1, "type": type})
 
@@ -100,7 +103,7 @@ class FakeJudge:
         name = f"s{len(self.bodies)}"
         self.events[name] = []
         for event in self.play:
-            self.emit(event["type"], **event)
+            self.emit(**event)
         api = f"/api/submissions/{name}"
         return JSONResponse({"id": name, "url": api, "events_url": f"{api}/events", "state": "queued"}, 201)
 

@@ -16,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from harness.report.excerpt import printable
 from web.errors import SiteError, later
@@ -23,6 +24,7 @@ from web.errors import SiteError, later
 ErrorPage = Callable[[Request, SiteError], Response]
 _log = logging.getLogger(__name__)
 _BUSY_SECONDS = 5.0
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 _MOST_FAULTS = 5  # that one answer tells of
 _USUAL = {
     404: ("not_found", "there is nothing at this address", "/ lists the problems; /api/openapi.json describes the API"),
@@ -62,7 +64,17 @@ def _http(request: Request, error: Exception) -> Response:
     """Of the framework: no such address, another method, a body that is no JSON."""
     assert isinstance(error, HTTPException)
     code, message, hint = _USUAL.get(error.status_code, ("bad_request", str(error.detail), ""))
-    return respond(request, SiteError(error.status_code, code, message, hint, error.headers))
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(_methods(request))  # the framework names those of one route alone
+    return respond(request, SiteError(error.status_code, code, message, hint, headers))
+
+
+def _methods(request: Request) -> list[str]:
+    """What can be asked of this address."""
+    routes = request.app.router.routes
+    scopes = [{**request.scope, "method": method} for method in _METHODS]
+    return [scope["method"] for scope in scopes if any(route.matches(scope)[0] is Match.FULL for route in routes)]
 
 
 def _invalid(request: Request, error: Exception) -> Response:

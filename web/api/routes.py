@@ -77,7 +77,7 @@ def problem_details(problem: schemas.ProblemId) -> schemas.ProblemDetails:
     )  # fmt: skip
 
 
-@router.get("/problems/{problem}/starter", responses=_errors(*_READS, 404, 422) | _TEXT)
+@router.get("/problems/{problem}/starter", responses=_errors(*_READS, 404, 422) | _TEXT, response_class=Response)
 def starter(problem: schemas.ProblemId, dtype: schemas.Track = None, variant: schemas.Track = None) -> Response:
     """What to begin with: it compiles, runs and is not accepted. 404 for a track that has none."""
     track = catalogue.track(problem, dtype, variant)
@@ -140,7 +140,7 @@ def submission(request: Request, id: Id) -> schemas.SubmissionOut:
     return schemas.submission_out(_found(request, id))
 
 
-@router.get("/submissions/{id}/source", responses=_errors(*_READS, 404, 422) | _TEXT)
+@router.get("/submissions/{id}/source", responses=_errors(*_READS, 404, 422) | _TEXT, response_class=Response)
 def source(request: Request, id: Id) -> Response:
     """The text that was sent."""
     text = submissions.source(request.app.state.engine, id)
@@ -163,7 +163,7 @@ def report(request: Request, id: Id) -> dict[str, Any]:
 @router.get(
     "/submissions/{id}/events",
     status_code=200,
-    response_class=EventStream,
+    response_class=Response,
     responses=_errors(*_READS, 404, 422) | _EVENTS,
 )
 def events(

@@ -19,6 +19,7 @@ import { theme } from "./theme.js";
  * @typedef {object} Options
  * @property {HTMLElement} parent
  * @property {string} text
+ * @property {number} cursor position in it
  * @property {string} label what screen readers call it
  * @property {boolean} vim
  * @property {Record<string, string>} phrases CodeMirror's own words, translated
@@ -57,7 +58,9 @@ export function createEditor(options) {
   const keys = new Compartment();
   const root = options.parent.attachShadow({ mode: "open" });
   const extensions = setup(options, keys);
-  const view = new EditorView({ state: EditorState.create({ doc: options.text, extensions }), root, parent: root });
+  const selection = { anchor: Math.min(options.cursor, options.text.length) };
+  const state = EditorState.create({ doc: options.text, selection, extensions });
+  const view = new EditorView({ state, root, parent: root });
   Vim.defineEx("write", "w", () => {}); // a draft is saved as one types
   return {
     text: () => view.state.doc.toString(),

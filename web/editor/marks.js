@@ -67,4 +67,11 @@ const clearEdited = EditorView.updateListener.of((update) => {
   update.view.dispatch(setDiagnostics(update.state, kept));
 });
 
+// The gutter's tooltip goes when the mouse moves anywhere but over it. It looks for itself among the event's targets, and
+// in a shadow tree the target that it sees is the tree's host: moves over the tooltip are therefore kept from it.
+addEventListener("mousemove", (event) => {
+  const over = event.composedPath().some((node) => node instanceof Element && node.classList.contains("cm-tooltip-lint"));
+  if (over) event.stopPropagation();
+}, { capture: true });
+
 export const marking = [lintGutter(), clearEdited];

@@ -72,6 +72,11 @@ export class Judging {
     this.desk.mark([], source);
   }
 
+  /** Shows all marks anew, such as in another editor. */
+  remark() {
+    this.desk.mark(this.results.allMarks(), this.judged);
+  }
+
   /** Tries until the server answers; null when it refuses, which is said. */
   async send(submission) {
     const key = newKey();
@@ -141,7 +146,7 @@ export class Judging {
 
   receive(/** @type {any} */ event) {
     if (event.type === "restarted") this.clear(this.judged);
-    else if (this.results.show(event)) this.desk.mark(this.results.allMarks(), this.judged);
+    else if (this.results.show(event)) this.remark();
     const stage = this.stage(event);
     if (stage) this.tell(stage);
     else if (event.total && event.type.endsWith("_started")) this.detail(say("running_case", event));

@@ -4,9 +4,10 @@ import { byId } from "./dom.js";
 import { Draft } from "./drafts.js";
 import { Judging } from "./judging.js";
 import { relocate } from "./lines.js";
-import { openEditor } from "./open_editor.js";
 import { page, say } from "./page.js";
 import { draftNotice, notice } from "./notice.js";
+import { createTextArea } from "./text_area.js";
+import { upgrade } from "./upgrade.js";
 
 const track = `${page.problem}:${page.dtype}:${page.variant}`;
 const draft = new Draft(track, page.starter, () => editor.text(), (kept) => { if (!kept) notice(say("draft_unkept")); });
@@ -31,12 +32,14 @@ function moved(mark, judged) {
   return [{ ...mark, line, other: other ? { ...mark.other, line: other } : null }];
 }
 
-const editor = await openEditor({
-  text: drafted?.text ?? page.starter,
+const doing = {
   onChange: () => draft.changed(),
   onRun: () => judging.start("run"),
   onSubmit: () => judging.start("submit"),
-});
+};
+const area = /** @type {HTMLTextAreaElement} */ (byId("source"));
+/** @type {any} */
+let editor = createTextArea(area, { ...doing, text: drafted?.text ?? page.starter });
 
 /** Replaces the text, and offers the one that was there. @param {string} text @param {string} words */
 function replace(text, words) {
@@ -66,4 +69,7 @@ byId("copy").addEventListener("click", async () => {
 const choice = /** @type {HTMLFormElement} */ (byId("track"));
 choice.addEventListener("change", () => { draft.save(); choice.submit(); });
 
+editor = (await upgrade(area, doing)) ?? editor; // one can read, type and run meanwhile
+judging.remark();
 judging.resume();
+byId("workbench").dataset.ready = "";

@@ -1,6 +1,5 @@
-// The editor where it is built, else the text area; with the vim keys as the reader left them.
+// From the text area to the editor, where it is built; with the vim keys as the reader left them.
 
-import { createTextArea } from "./text_area.js";
 import { byId } from "./dom.js";
 import { page, say } from "./page.js";
 
@@ -27,16 +26,23 @@ function vimWanted() {
   try { return localStorage.getItem(VIM) === "on"; } catch { return false; }
 }
 
-/** @param {{text: string, onChange: () => void, onRun: () => void, onSubmit: () => void}} options */
-export async function openEditor(options) {
-  const area = /** @type {HTMLTextAreaElement} */ (byId("source"));
+/**
+ * @param {HTMLTextAreaElement} area whose text, cursor and focus move on
+ * @param {{onChange: () => void, onRun: () => void, onSubmit: () => void}} doing
+ * @returns {Promise<any>} the editor, or null where the text area stays
+ */
+export async function upgrade(area, doing) {
   const made = await bundle();
-  if (!made) return createTextArea(area, options);
+  if (!made) return null;
   const parent = byId("editor");
   const vim = vimWanted();
-  const editor = made.createEditor({ ...options, parent, label: say("editor"), phrases: page.phrases, vim });
-  area.hidden = true;
+  const focused = document.activeElement === area;
   parent.hidden = false;
+  const editor = made.createEditor({
+    ...doing, parent, text: area.value, cursor: area.selectionStart, label: say("editor"), phrases: page.phrases, vim,
+  });
+  if (focused) editor.focus();
+  area.hidden = true;
   offerVim(editor, vim);
   return editor;
 }
