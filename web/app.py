@@ -31,6 +31,7 @@ from web.security import csrf, hosts
 from web.security.guard import Guard
 from web.security.rate import Bucket
 from web.settings import Settings
+from web.theatre import routes as theatre
 
 _HERE = Path(__file__).parent
 
@@ -60,6 +61,6 @@ def create_app(settings: Settings, engine: Engine, queue: Queue, secret: bytes =
     failures.install(app)
     app.mount("/static", StaticFiles(directory=_HERE / "static"), name="static")
     app.include_router(routes.router)
-    for pages in (home, preferences, problem_page, ladder, leaderboard, history, comparison, submission_page):
+    for pages in (home, preferences, problem_page, ladder, leaderboard, history, comparison, submission_page, theatre):
         app.include_router(pages.router)
     return app

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from harness.report import wording
+from harness.report import finding_pictures, wording
 from harness.report.grouping import Group, group_findings
 from harness.results import Access, Finding, Report
 from harness.verdict import FindingKind, Verdict, verdict_of
@@ -43,7 +43,7 @@ class Shown:
 def shown(report: Report, source: str, words: str) -> list[Shown]:
     """All groups, causes first, at most MOST. `words` is the language of the site."""
     groups = group_findings(report)[:MOST]
-    pictures = [(Markup(), "")] * len(groups)
+    pictures = finding_pictures.of_groups(report, groups)
     return [_shown(group, source, words, *picture) for group, picture in zip(groups, pictures, strict=True)]
 
 
