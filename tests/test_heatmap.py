@@ -87,6 +87,11 @@ def test_what_was_never_written_shows_above_what_is_wrong() -> None:
     assert cells.cells == ("XXXX", "..--")
 
 
+def test_an_output_that_is_right_where_it_was_written_has_a_map() -> None:
+    cells = _map(np.ones((3, 4)), _set(1, np.nan), ROWS, 4)
+    assert (cells.cells, cells.pattern) == (("....", "----", "...."), "all of head 1")
+
+
 def test_what_was_never_written_needs_a_place_to_be_shown() -> None:
     assert _maps(_expected(2, 64), lambda out: None, unwritten=3) == []
 

@@ -106,7 +106,7 @@ def test_a_missing_thread_is_marked_as_missing() -> None:
     ("launches", "threads"),
     [
         ([_launch((64, 1, 1)), _launch((256, 1, 1), "_Z5mergePKf")], 64),  # that of the kernel by its name
-        ([_launch((64, 1, 1)), _launch((256, 1, 1), "_Z12attend_splitPKf")], 64),
+        ([_launch((64, 1, 1)), _launch((256, 1, 1), "_Z16attend_in_splitsPKf")], 64),
         ([_launch((32, 1, 1)), _launch((64, 1, 1))], 64),  # in the other, thread 63 is not
         ([_launch((96, 1, 1)), _launch((96, 1, 1))], 96),
         ([_launch((96, 1, 1), "something_else")], 96),
