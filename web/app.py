@@ -21,6 +21,7 @@ from web.pages import (
     home,
     ladder,
     leaderboard,
+    pictures,
     preferences,
     problem_page,
     submission_page,
@@ -59,6 +60,7 @@ def create_app(settings: Settings, engine: Engine, queue: Queue, secret: bytes =
     app.state.templates = templating.Templates(_HERE / "templates")
     app.state.error_page = error_page.show
     failures.install(app)
+    app.include_router(pictures.router)  # before the folder of static files: one of them is made by the harness
     app.mount("/static", StaticFiles(directory=_HERE / "static"), name="static")
     app.include_router(routes.router)
     for pages in (home, preferences, problem_page, ladder, leaderboard, history, comparison, submission_page, theatre):

@@ -1,22 +1,26 @@
-"""What the kernels of a submission did, as pictures, where its judging kept a record of that."""
+"""The style of pictures, which the harness draws: its CSS as a file of the site."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from functools import cache
 
-from markupsafe import Markup
+from fastapi import APIRouter, Request, Response
 
-from harness.results import Report
+from harness.report import html
 
-
-@dataclass(frozen=True)
-class Picture:
-    """An SVG, and what it shows in words."""
-
-    svg: Markup
-    caption: str
+router = APIRouter(include_in_schema=False)
 
 
-def of(report: Report) -> list[Picture]:
-    """All that there are."""
-    return []
+@router.get("/static/charts.css")
+def style(request: Request) -> Response:
+    """The same for everybody, so that a browser asks once and then only whether it has changed."""
+    text, tag = _style()
+    known = request.headers.get("if-none-match") == tag
+    return Response("" if known else text, 304 if known else 200, {"ETag": tag}, "text/css")
+
+
+@cache
+def _style() -> tuple[str, str]:
+    text = html.picture_style()
+    return text, f'"{hashlib.sha256(text.encode()).hexdigest()[:16]}"'

@@ -12,12 +12,12 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy import Engine
 
 from harness.problem import BASE
-from harness.report import bars, measurement, roofline
+from harness.report import bars, measurement, roofline, warp_pictures
 from harness.report.excerpt import printable
 from harness.results import CaseResult, Report
 from harness.traffic import CaseTraffic
 from web.api import intake
-from web.pages import findings, pictures, preferences, templating
+from web.pages import findings, preferences, templating
 from web.store import judgings, submissions
 from web.store.records import Kind, StoredEvent, Submission
 
@@ -37,12 +37,12 @@ def show(request: Request, submission_id: str) -> HTMLResponse:
     if report is None:
         steps = Progress.of(judgings.events_after(engine, found.run_id, 0))
         return templating.page(request, "judging.html", **shared, progress=steps)
-    language = preferences.language(request)
+    language, warps = preferences.language(request), warp_pictures.traced(report)
     return templating.page(
         request, "submission.html", **shared, report=report, tests=measurement.tests(report),
         findings=findings.shown(report, source, language), most_findings=findings.MOST,
         marks=findings.marks(report),
-        pictures=pictures.of(report), traffic=_traffic(report), printed=list(_printed(report)),
+        warps=warps, pictures=warp_pictures.of_case(warps) if warps else [], traffic=_traffic(report), printed=list(_printed(report)),
         roofline=roofline.draw(report), points=roofline.points(report), bars=bars.draw(report),
         facts=_facts(report),
     )  # fmt: skip
