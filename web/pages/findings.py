@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from harness.report import finding_pictures, wording
+from harness.report import finding_pictures
 from harness.report.grouping import Group, group_findings
 from harness.results import Access, Finding, Report
 from harness.verdict import FindingKind, Verdict, verdict_of
@@ -18,22 +18,28 @@ MOST = 100  # in a page; the JSON report has all
 
 @dataclass(frozen=True)
 class Side:
-    """One place in the code. `sign` is "1" or "2" where there are two of them; `line` 0: it is not known."""
+    """One place in the code. `sign` is "1" or "2" where there are two of them; `line` 0: it is not known; texts are ""
+    where they are not known, too."""
 
     sign: str
     line: int
     file: str
-    who: tuple[str, ...]
+    access: str  # of the other side: "read", "write", or "missing" where a barrier waits for it
+    kernel: str
+    element: str  # "out[3, 0]", unless the message says it
+    block: str
+    thread: str
+    callers: tuple[str, ...]
     code: Markup
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A group of findings. `picture` is SVG, empty where there is none."""
+    """A group of findings, seen in `cases`. `picture` is SVG, empty where there is none."""
 
     kind: str
     verdict: Verdict
-    cases: str
+    cases: tuple[str, ...]
     message: str
     sides: tuple[Side, ...]
     picture: Markup
@@ -62,19 +68,34 @@ def marks(report: Report) -> dict[int, str]:
 def _shown(group: Group, source: str, words: str, picture: Markup, caption: str) -> Shown:
     finding = group.finding
     return Shown(
-        str(finding.kind), verdict_of(finding.kind), wording.names(group.cases), finding.message,
+        str(finding.kind), verdict_of(finding.kind), group.cases, finding.message,
         tuple(_sides(finding, source, words)), picture, caption,
     )  # fmt: skip
 
 
 def _sides(finding: Finding, source: str, words: str) -> Iterator[Side]:
     other = finding.other
-    who = tuple(wording.who(finding))
-    kind = "info" if finding.kind is FindingKind.NOTE else "error"
-    if finding.line or who or other:
-        yield Side("1" if other else "", finding.line, finding.file, who, _code(finding, source, kind, words))
+    if finding.line or finding.kernel or finding.block or finding.thread or other:
+        kind = "info" if finding.kind is FindingKind.NOTE else "error"
+        yield Side(
+            "1" if other else "", finding.line, finding.file, "", finding.kernel, _element(finding),
+            _place(finding.block), _place(finding.thread), finding.call_stack, _code(finding, source, kind, words),
+        )  # fmt: skip
     if other:
-        yield Side("2", other.line, other.file, (wording.other(other),), _code(other, source, "other", words))
+        access = "missing" if other.missing else "write" if other.write else "read"
+        yield Side(
+            "2", other.line, other.file, access, "", "", _place(other.block), _place(other.thread), (),
+            _code(other, source, "other", words),
+        )  # fmt: skip
+
+
+def _element(finding: Finding) -> str:
+    element = f"{finding.tensor}[{', '.join(map(str, finding.index))}]"
+    return element if finding.tensor and finding.index and element not in finding.message else ""
+
+
+def _place(indices: tuple[int, int, int] | None) -> str:
+    return f"({', '.join(map(str, indices))})" if indices is not None else ""
 
 
 def _code(place: Finding | Access, source: str, kind: str, words: str) -> Markup:

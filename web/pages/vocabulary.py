@@ -26,11 +26,11 @@ _VERDICTS = {
 }
 _KINDS = {
     FindingKind.OUT_OF_BOUNDS: N_("out of bounds"),
-    FindingKind.MISALIGNED: N_("misaligned"),
+    FindingKind.MISALIGNED: N_("misaligned address"),
     FindingKind.UNINITIALIZED_READ: N_("uninitialized read"),
     FindingKind.READ_ONLY_WRITE: N_("write to an input"),
     FindingKind.DEVICE_STATE: N_("state kept on the device"),
-    FindingKind.TOO_FAST: N_("faster than possible"),
+    FindingKind.TOO_FAST: N_("too fast to be true"),
     FindingKind.DATA_RACE: N_("data race"),
     FindingKind.BARRIER_DIVERGENCE: N_("barrier divergence"),
     FindingKind.INVALID_BARRIER: N_("invalid barrier"),
@@ -39,7 +39,7 @@ _KINDS = {
     FindingKind.ASYNC_HAZARD: N_("asynchronous hazard"),
     FindingKind.TRAP: N_("trap"),
     FindingKind.INVALID_LAUNCH: N_("invalid launch"),
-    FindingKind.HOST_ERROR: N_("error in host code"),
+    FindingKind.HOST_ERROR: N_("error in solve()"),
     FindingKind.UNWRITTEN_OUTPUT: N_("output not written"),
     FindingKind.MISMATCH: N_("mismatch"),
     FindingKind.TIME_LIMIT: N_("time limit"),
@@ -52,7 +52,6 @@ _DIFFICULTIES = {"easy": N_("easy"), "medium": N_("medium"), "hard": N_("hard")}
 _PROGRESS = {"new": N_("not tried"), "tried": N_("tried"), "solved": N_("solved")}
 _BENCHMARK_KINDS = {"bandwidth": N_("bandwidth"), "compute": N_("compute"), "latency": N_("latency")}
 _BOUNDS = {"memory": N_("memory"), "arithmetic": N_("arithmetic")}
-_ROLES = {"in": N_("in"), "out": N_("out"), "inout": N_("in and out")}
 _PARAGRAPHS = {
     "Idea": N_("Idea"), "Cost": N_("Cost"), "Gain": N_("Gain"), "Measured": N_("Measured"), "Modelled": N_("Modelled"),
     "Tried": N_("Tried"), "Beware": N_("Beware"),
@@ -101,11 +100,6 @@ def benchmark_kind(value: str) -> str:
 def bound(value: str) -> str:
     """What limits a benchmark at the speed of light."""
     return _BOUNDS.get(value, value)
-
-
-def role(value: str) -> str:
-    """Of a tensor of solve()."""
-    return _ROLES.get(value, value)
 
 
 def state(value: str) -> str:
