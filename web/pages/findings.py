@@ -11,6 +11,7 @@ from harness.report import finding_pictures
 from harness.report.grouping import Group, group_findings
 from harness.results import Access, Finding, Report
 from harness.verdict import FindingKind, Verdict, verdict_of
+from web.queue.diagnostics import diagnostics
 from web.rendering import code
 
 MOST = 100  # in a page; the JSON report has all
@@ -62,6 +63,15 @@ def marks(report: Report) -> dict[int, str]:
             found.setdefault(finding.other.line, "other")
         if finding.line:
             found[finding.line] = "info" if finding.kind is FindingKind.NOTE else "error"
+    return found
+
+
+def compiler_marks(report: Report) -> dict[int, str]:
+    """Which lines of the source the compiler's log names, and as what; an error before a warning."""
+    found: dict[int, str] = {}
+    for said in diagnostics(report.compile.log, report.submission):
+        if found.get(said["line"]) != "error":
+            found[said["line"]] = said["severity"]
     return found
 
 

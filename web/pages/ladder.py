@@ -3,6 +3,8 @@ and what was changed in it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
@@ -24,7 +26,9 @@ def show(request: Request, problem_id: str, rung: str = "") -> HTMLResponse:
         raise SiteError(404, "no_ladder", f"{problem.id} has no solution ladder", "its problem page has hints")
     measured = rungs.measured(problem.id)
     results = measured.results if measured else {}
-    shared = {"problem": problem, "ladder": ladder, "measured": measured, "results": results, "has_ladder": True}
+    shared: dict[str, Any] = {
+        "problem": problem, "ladder": ladder, "measured": measured, "results": results, "has_ladder": True,
+    }  # fmt: skip
     if not rung:
         return templating.page(request, "ladder.html", **shared)
     place = next((n for n, each in enumerate(ladder) if each.key == rung.zfill(2)), None)

@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 from harness.problem import BASE
 from harness.report import bars, measurement, roofline, warp_pictures
 from harness.report.excerpt import printable
+from harness.report.reading import ReportFormatError
 from harness.results import CaseResult, Report
 from harness.traffic import CaseTraffic
 from web.api import intake
@@ -22,6 +23,7 @@ from web.store import judgings, submissions
 from web.store.records import Kind, StoredEvent, Submission
 
 MOST_PRINTED = 400  # lines of a case's own output
+_MOST_EVENTS = 10_000
 
 router = APIRouter(include_in_schema=False)
 
@@ -32,20 +34,30 @@ def show(request: Request, submission_id: str) -> HTMLResponse:
     engine = request.app.state.engine
     found = existing(engine, submission_id)
     source = submissions.source(engine, submission_id) or ""
-    report = submissions.report(engine, submission_id)
-    shared = {"submission": found, "source": source, "repeat": repeat(found), "previous": _previous(engine, found)}
+    report = _report(engine, submission_id)
+    shared: dict[str, Any] = {
+        "submission": found, "source": source, "repeat": repeat(found), "previous": _previous(engine, found),
+    }
     if report is None:
-        steps = Progress.of(judgings.events_after(engine, found.run_id, 0))
+        steps = Progress.of(judgings.events_after(engine, found.run_id, 0, _MOST_EVENTS))
         return templating.page(request, "judging.html", **shared, progress=steps)
     language, warps = preferences.language(request), warp_pictures.traced(report)
     return templating.page(
         request, "submission.html", **shared, report=report, tests=measurement.tests(report),
         findings=findings.shown(report, source, language), most_findings=findings.MOST,
-        marks=findings.marks(report),
-        warps=warps, pictures=warp_pictures.of_case(warps) if warps else [], traffic=_traffic(report), printed=list(_printed(report)),
-        roofline=roofline.draw(report), points=roofline.points(report), bars=bars.draw(report),
-        facts=_facts(report),
+        marks=findings.compiler_marks(report) | findings.marks(report), warps=warps,
+        pictures=warp_pictures.of_case(warps) if warps else [], traffic=_traffic(report),
+        printed=list(_printed(report)), roofline=roofline.draw(report), points=roofline.points(report),
+        bars=bars.draw(report), facts=_facts(report),
     )  # fmt: skip
+
+
+def _report(engine: Engine, submission_id: str) -> Report | None:
+    """None before there is one, and for one that another version of the judge has written."""
+    try:
+        return submissions.report(engine, submission_id)
+    except ReportFormatError:
+        return None
 
 
 @router.post("/submissions/{submission_id}/cancel")
