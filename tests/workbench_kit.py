@@ -29,7 +29,7 @@ _PAGE = """<!doctype html>
 <head><meta charset="utf-8"><title>Problem</title><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="csrf-token" content="{{ token }}"><link rel="stylesheet" href="/page.css">
 <link rel="stylesheet" href="/static/workbench.css"></head>
-<body><main><h1>{{ problem.title }}</h1>{% include "_workbench.html" %}</main><p><a href="#end">behind</a></p></body></html>"""
+<body><main><h1>{{ problem.title }}</h1>{% include "_workbench.html" %}</main></body></html>"""
 _LIGHT = (
     "--paper:#fff;--panel:#f3f5f8;--ink:#1b1f24;--muted:#535c66;--rule:#cfd5dc;--accent:#1553b0;--good:#14662a;"
     "--warn:#7d4b00;--bad:#a81f18;"
@@ -76,6 +76,7 @@ class FakeJudge:
         app.get("/editor/editor.js")(self._bundle)
         app.post("/api/submissions")(self._submit)
         app.get("/api/submissions/{name}")(self._submission)
+        app.get("/api/submissions/{name}/source")(self._source)
         app.get("/api/submissions/{name}/events")(self._events)
         app.post("/api/submissions/{name}/cancel")(self._cancel)
         return app
@@ -109,6 +110,10 @@ class FakeJudge:
 
     def _submission(self, name: str) -> Response:
         return JSONResponse({"id": name}, 200 if name in self.events else 404)
+
+    def _source(self, name: str) -> Response:
+        source = {f"s{number}": body["source"] for number, body in enumerate(self.bodies, 1)}.get(name)
+        return Response(source or "", 200 if source else 404, media_type="text/plain")
 
     def _events(self, name: str, request: Request) -> Response:
         if self.broken or name not in self.events:

@@ -1,1 +1,1 @@
-"""The site: problems to read, an editor beside them, and what the judge found, in a browser."""
+"""The site: pages, JSON API, store and queue around the judge. Started by `judge.py serve`."""

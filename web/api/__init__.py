@@ -1,0 +1,1 @@
+"""The JSON API, under /api. Its description is at /api/openapi.json."""

@@ -1,0 +1,1 @@
+"""What stands between the site and other people's pages: hosts, origins, tokens, headers, bounds."""

@@ -1,0 +1,61 @@
+"""The connection to the database. SQLite: write-ahead log, and a commit is on the disk before it returns.
+
+`synchronous=FULL`, since with NORMAL a loss of power may take the last commits of a write-ahead log with it
+(https://www.sqlite.org/pragma.html#pragma_synchronous). A transaction that writes begins as IMMEDIATE: one that began
+by reading could not wait for its turn to write, and would fail instead.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.orm import Session
+
+from harness.errors import UsageError
+
+BUSY_SECONDS = 5.0  # that a transaction waits for another's lock
+_PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={int(BUSY_SECONDS * 1000)}")
+_WRITES = "judge_writes"
+
+
+def connect(url: str) -> Engine:
+    """The engine for a database URL; nothing is opened yet. Raises UsageError for what is no such URL."""
+    try:
+        made = make_url(url)
+        engine = create_engine(made, pool_pre_ping=made.get_backend_name() != "sqlite")
+    except (ArgumentError, ImportError) as error:
+        raise UsageError(f"cannot use the database {url!r}: {error}") from None
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _prepare)
+        event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: sqlite3.Connection, _: object) -> None:
+    connection.isolation_level = None  # the driver begins no transaction by itself
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Session]:
+    """A session that sees one state of the store and changes nothing."""
+    with Session(engine) as session:
+        yield session
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Session]:
+    """A session whose changes are committed together at its end, or not at all."""
+    with Session(engine.execution_options(**{_WRITES: True})) as session, session.begin():
+        yield session

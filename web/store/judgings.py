@@ -1,0 +1,221 @@
+"""The life of a judging in the store: queued, claimed, begun by a worker, its events, its verdict, cancelled, taken up
+again after a crash.
+
+Whoever writes for a judging names the attempt that it is at (records.Claim). A worker that was thought dead, or that
+outlives the site that started it, is at an attempt that has passed, and writes nothing: every write asks for the row in
+the state `running` at that attempt. So a verdict is written once, whoever comes first.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Engine, func, select, update
+from sqlalchemy.orm import Session
+
+from harness.report import json as report_json
+from harness.results import CaseResult, Report
+from harness.verdict import Verdict
+from web.store import engine as database
+from web.store.models import CaseRow, EventRow, FindingRow, RunRow, SubmissionRow
+from web.store.records import Claim, Kind, State, StoredEvent
+
+
+def claim(engine: Engine, owner: str) -> Claim | None:
+    """Take the next waiting judging in hand: runs of samples first, then by age. None where nothing waits."""
+    query = (
+        select(RunRow, SubmissionRow).join(SubmissionRow, SubmissionRow.id == RunRow.submission_id)
+        .where(RunRow.state == State.QUEUED).order_by(SubmissionRow.kind == Kind.SUBMIT, RunRow.queued, RunRow.id)
+        .limit(1).with_for_update(of=RunRow, skip_locked=True)
+    )  # fmt: skip
+    with database.writing(engine) as session:
+        found = session.execute(query).one_or_none()
+        if found is None:
+            return None
+        run, submission = found
+        run.state, run.owner, run.attempt = State.RUNNING, owner, run.attempt + 1
+        run.started = run.started or _now()
+        return Claim(run.id, run.attempt, submission.id, submission.problem, Kind(submission.kind))
+
+
+def still_mine(engine: Engine, claim: Claim) -> bool:
+    """Whether what this attempt writes still counts."""
+    with database.reading(engine) as session:
+        return session.scalar(select(RunRow.id).where(*_mine(claim))) is not None
+
+
+def cancel_requested(engine: Engine, claim: Claim) -> bool:
+    """Whether somebody wants this judging to end. True also where the attempt counts no more."""
+    with database.reading(engine) as session:
+        wanted = session.scalar(select(RunRow.cancel_requested).where(*_mine(claim)))
+        return wanted is None or wanted
+
+
+def add_events(engine: Engine, claim: Claim, events: Iterable[tuple[str, Mapping[str, Any]]]) -> bool:
+    """Append steps (type, data). False where the attempt counts no more, and nothing was written."""
+    with database.writing(engine) as session:
+        if session.scalar(select(RunRow.id).where(*_mine(claim))) is None:
+            return False
+        for type_, data in events:
+            _append(session, claim.run_id, type_, data)
+        return True
+
+
+def finish(engine: Engine, claim: Claim, report: Report) -> bool:
+    """Write the verdict with everything that belongs to it, in one transaction. False where the attempt counts no more.
+
+    The `finished` event is made here, so that whoever reads it finds the verdict in the store."""
+    cases = list(report.cases)
+    passed = sum(case.verdict is Verdict.ACCEPTED for case in cases)
+    data = report_json.as_dict(report)
+    values = {
+        "state": State.FINISHED, "finished": _now(), "verdict": str(report.verdict), "passed": passed,
+        "total": len(cases), "seconds": report.seconds, "score": report.score, "modelled": data["modelled"],
+        "tier": report.tier or None, "seed": report.seed, "device": report.device or None,
+        "dtype": report.dtype or None, "variant": report.variant or None,
+        "report": zlib.compress(report_json.render(report).encode()),
+    }  # fmt: skip
+    with database.writing(engine) as session:
+        if not session.execute(update(RunRow).where(*_mine(claim)).values(values)).rowcount:  # type: ignore[attr-defined]
+            return False
+        session.add_all(_case(claim.run_id, position, case) for position, case in enumerate(cases, 1))
+        session.add_all(_findings(claim.run_id, report))
+        _append(session, claim.run_id, "finished", _finished(report, passed, len(cases), data["modelled"]))
+        return True
+
+
+def request_cancel(engine: Engine, submission_id: str) -> State | None:
+    """Ask for the end of a judging: at once where it waits, soon where it runs. The state that it is in
+    afterwards; None where there is no such submission."""
+    with database.writing(engine) as session:
+        run = _current(session, submission_id)
+        if run is None:
+            return None
+        if run.state == State.QUEUED:
+            _end_cancelled(session, run)
+        elif run.state == State.RUNNING:
+            run.cancel_requested = True
+        return State(run.state)
+
+
+def cancelled(engine: Engine, claim: Claim) -> bool:
+    """A running judging has ended since it was asked to. False where the attempt counts no more."""
+    with database.writing(engine) as session:
+        run = session.scalar(select(RunRow).where(*_mine(claim)))
+        if run is None:
+            return False
+        _end_cancelled(session, run)
+        return True
+
+
+def release(engine: Engine, claim: Claim, why: str) -> bool:
+    """Back into the queue: a worker died, or the site shuts down. The stream is told to forget what it had."""
+    with database.writing(engine) as session:
+        run = session.scalar(select(RunRow).where(*_mine(claim)))
+        if run is None:
+            return False
+        _requeue(session, run, why)
+        return True
+
+
+def recover(engine: Engine, owner: str) -> int:
+    """At the start of a site: what another start had in hand goes back into the queue, or ends if that was wanted. How
+    many there were."""
+    with database.writing(engine) as session:
+        lost = list(session.scalars(select(RunRow).where(RunRow.state == State.RUNNING, RunRow.owner != owner)))
+        for run in lost:
+            if run.cancel_requested:
+                _end_cancelled(session, run)
+            else:
+                _requeue(session, run, "the site was started again")
+        return len(lost)
+
+
+def events_after(engine: Engine, run_id: int, seq: int, limit: int = 500) -> list[StoredEvent]:
+    """Steps of a judging behind number `seq`, in order."""
+    query = select(EventRow).where(EventRow.run_id == run_id, EventRow.seq > seq).order_by(EventRow.seq).limit(limit)
+    with database.reading(engine) as session:
+        return [StoredEvent(row.seq, row.type, json.loads(row.data)) for row in session.scalars(query)]
+
+
+def waiting(engine: Engine) -> int:
+    """How many are queued."""
+    with database.reading(engine) as session:
+        return session.scalar(select(func.count()).select_from(RunRow).where(RunRow.state == State.QUEUED)) or 0
+
+
+def finding_as_json(finding: Any) -> dict[str, Any]:
+    """A harness.results.Finding as events carry it."""
+    other = finding.other
+    plain = {
+        "kind": str(finding.kind), "message": finding.message, "line": finding.line, "file": finding.file,
+        "tensor": finding.tensor, "index": finding.index, "block": finding.block, "thread": finding.thread,
+        "kernel": finding.kernel, "other": None,
+    }  # fmt: skip
+    if other:
+        plain["other"] = {
+            "line": other.line, "file": other.file, "block": other.block, "thread": other.thread, "write": other.write,
+            "missing": other.missing,
+        }  # fmt: skip
+    return plain
+
+
+def _mine(claim: Claim) -> tuple[Any, ...]:
+    return RunRow.id == claim.run_id, RunRow.attempt == claim.attempt, RunRow.state == State.RUNNING
+
+
+def _current(session: Session, submission_id: str) -> RunRow | None:
+    joined = (RunRow.submission_id == SubmissionRow.id) & (RunRow.number == SubmissionRow.current)
+    return session.scalar(select(RunRow).join(SubmissionRow, joined).where(SubmissionRow.id == submission_id))
+
+
+def _append(session: Session, run_id: int, type_: str, data: Mapping[str, Any]) -> None:
+    last = session.scalar(select(func.max(EventRow.seq)).where(EventRow.run_id == run_id)) or 0
+    text = json.dumps(report_json.plain(dict(data)), allow_nan=False)
+    session.add(EventRow(run_id=run_id, seq=last + 1, type=type_, data=text))
+    session.flush()
+
+
+def _end_cancelled(session: Session, run: RunRow) -> None:
+    run.state, run.finished = State.CANCELLED, _now()
+    _append(session, run.id, "cancelled", {})
+
+
+def _requeue(session: Session, run: RunRow, why: str) -> None:
+    run.state, run.owner = State.QUEUED, ""
+    _append(session, run.id, "restarted", {"why": why})
+
+
+def _case(run_id: int, position: int, case: CaseResult) -> CaseRow:
+    ratio = max((error.ratio for error in case.errors), default=None)
+    return CaseRow(
+        run_id=run_id, position=position, name=case.name, verdict=str(case.verdict),
+        benchmark=case.benchmark is not None, ratio=ratio if ratio is None or ratio == ratio else None,
+        seconds=case.seconds, score=case.benchmark.score if case.benchmark else None,
+    )  # fmt: skip
+
+
+def _findings(run_id: int, report: Report) -> Iterable[FindingRow]:
+    placed = [("", finding) for finding in report.findings]
+    placed += [(case.name, finding) for case in report.cases for finding in case.findings]
+    for position, (case, finding) in enumerate(placed, 1):
+        yield FindingRow(
+            run_id=run_id, position=position, case_name=case, kind=str(finding.kind), message=finding.message,
+            line=finding.line, tensor=finding.tensor,
+        )  # fmt: skip
+
+
+def _finished(report: Report, passed: int, total: int, modelled: bool) -> dict[str, Any]:
+    return {
+        "verdict": str(report.verdict), "passed": passed, "total": total, "seconds": report.seconds,
+        "score": report.score, "modelled": modelled, "tier": report.tier,
+        "findings": [finding_as_json(finding) for finding in report.findings],
+    }  # fmt: skip
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
