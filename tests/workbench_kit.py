@@ -83,8 +83,11 @@ class FakeJudge:
 
     def _page(self, name: str, dtype: str | None = None, variant: str | None = None, theme: str = "") -> Response:
         problem = problems.load(name).track(dtype, variant)
-        environment = jinja2.Environment(loader=jinja2.FileSystemLoader(WEB / "templates"), autoescape=True)
-        environment.globals["_"] = lambda text: text
+        environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(WEB / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.i18n"],
+        )  # fmt: skip
+        environment.install_null_translations(newstyle=True)  # type: ignore[attr-defined]
         starter = f"// {problem.dtype}, {problem.variant}\n" + problem.starter
         text = environment.from_string(_PAGE).render(
             problem=problem, starter=starter, devices=["auto", "cpu", "gpu"], max_bytes=MAX_BYTES, token=TOKEN, theme=theme,

@@ -52,7 +52,10 @@ export class Judging {
   async start(kind) {
     if (this.isBusy) return;
     const source = this.desk.source();
-    if (new TextEncoder().encode(source).length > page.max_bytes) { this.tell(say("too_large", { size: page.max_bytes / 1024 })); return; }
+    if (new TextEncoder().encode(source).length > page.max_bytes) {
+      this.tell(say("too_large", { size: page.max_bytes / 1024 }));
+      return;
+    }
     this.clear(source);
     this.busy(true);
     this.tell(say("sending"));
@@ -175,7 +178,8 @@ export class Judging {
       case "benchmark_started": return event.number === 1 ? say("benchmarks_running", event) : "";
       case "counting_resources": return say("counting_resources");
       case "restarted": return say("restarted", { why: event.why });
-      case "finished": return say("finished", { verdict: verdictWords(event.verdict), summary: summary(event) }).trimEnd();
+      case "finished":
+        return say("finished", { verdict: verdictWords(event.verdict), summary: summary(event) }).trimEnd();
       case "cancelled": return say("cancelled");
       default: return "";
     }
