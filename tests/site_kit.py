@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -59,8 +60,8 @@ def filled(folder: Path) -> Filled:
         "good": judged(engine, good, "good.cu"),
         "broken": judged(engine, good.replace("__global__", "__globl__", 1), HOSTILE_NAME),
         "hostile": judged(engine, f"// {HOSTILE_LINE}\n{good}", "hostile.cu"),
-        "measured": written(engine, "measured.cu", good, sample_reports.measured()),
-        "modelled": written(engine, "modelled.cu", good, sample_reports.modelled()),
+        "measured": written(engine, "measured.cu", good, sample_reports.measured(variant="base")),
+        "modelled": written(engine, "modelled.cu", good, dataclasses.replace(sample_reports.modelled(), variant="base")),
     }
     ids["queued"] = submissions.add(engine, Request(PROBLEM, good, Kind.SUBMIT, "queued.cu"), 100)[0].id
     browser, token = site.browser()
