@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import pairwise
@@ -21,7 +21,7 @@ _CHANCE = 3  # lines without a word that do not keep two changes apart
 
 @dataclass(frozen=True)
 class Stretch:
-    """Lines start to end (exclusive, from 0) of the file before and of the one after: the same, or one for the other."""
+    """Lines, counted from 0, of the file before and of the one after: the same, or one for the other."""
 
     same: bool
     before: range
@@ -141,7 +141,7 @@ def _longest_rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return found[::-1]
 
 
-def _joined(stretches: Sequence[Stretch]) -> Iterator[Stretch]:
+def _joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
     """Neighbours of one kind as one."""
     whole: Stretch | None = None
     for part in stretches:

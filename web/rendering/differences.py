@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 
 from markupsafe import Markup
 
@@ -31,22 +31,24 @@ def diff(before: str, after: str, names: tuple[str, str], language: str = "cuda"
     """The second file as a change of the first, at most LINES rows. `names` are what the files are called, `words` is
     the language of the site."""
     found = align(source_lines(before), source_lines(after))
-    rows = list(_rows(found, highlighted(before, language, words), highlighted(after, language, words)))
-    removed, added = (sum(row.sign == sign for row in rows) for sign in "-+")
-    head = Markup('<p class="names"><span class="removed">−{} {}</span> <span class="added">+{} {}</span></p>').format(
-        removed, shown(names[0]), added, shown(names[1])
-    )
-    notes = Markup("").join(Markup('<p class="more">{}</p>').format(note) for note in _notes(found, rows, words))
-    return head + _body(rows[:LINES], words) + notes if removed or added else head + notes
+    rows = list(islice(_rows(found, highlighted(before, language, words), highlighted(after, language, words)), LINES))
+    changes = [stretch for stretch in found.stretches if not stretch.same]
+    removed, added = sum(len(stretch.before) for stretch in changes), sum(len(stretch.after) for stretch in changes)
+    head = Markup(
+        '<p class="names"><span class="removed">\N{MINUS SIGN}{} {}</span> <span class="added">+{} {}</span></p>'
+    ).format(removed, shown(names[0]), added, shown(names[1]))
+    notes = Markup("").join(Markup('<p class="more">{}</p>').format(note) for note in _notes(found, words))
+    return head + (_body(rows, words) if changes else Markup()) + notes
 
 
-def _notes(found: Alignment, rows: list[_Row], words: str) -> Iterator[str]:
+def _notes(found: Alignment, words: str) -> Iterator[str]:
     if all(stretch.same for stretch in found.stretches):
         yield word("none", words)
     if found.coarse:
         yield word("coarse", words)
-    if len(rows) > LINES:
-        yield word("more_lines", words, count=len(rows) - LINES)
+    left = sum(len(part.before) + (0 if part.same else len(part.after)) for part in found.stretches) - LINES
+    if left > 0:
+        yield word("more_lines", words, count=left)
 
 
 def _rows(found: Alignment, before: tuple[Markup, ...], after: tuple[Markup, ...]) -> Iterator[_Row]:
@@ -83,9 +85,7 @@ def _part(rows: list[_Row], hidden: bool, width: int, words: str) -> Markup:
 
 
 def _lines(rows: Iterable[_Row], width: int) -> Markup:
-    line = Markup(
-        '<{0} class="{1}"><span class="number">{2} {3}</span><span class="sign"> {4} </span>{5}</{0}>'
-    )
+    line = Markup('<{0} class="{1}"><span class="number">{2} {3}</span><span class="sign"> {4} </span>{5}</{0}>')
     return Markup("\n").join(
         line.format(
             _TAGS[row.sign], _CLASSES[row.sign], _number(row.old, width), _number(row.new, width), row.sign, row.text

@@ -14,40 +14,67 @@ from functools import lru_cache
 from xml.etree.ElementTree import Element, tostring
 
 from latex2mathml.converter import convert_to_element
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 _BESIDE = r"\qquad"  # what separates formulas that stand side by side
 _THIN = "0.1667em"  # TeX's thin space, 3/18 em
-_FUNCTIONS = frozenset(("arg", "cos", "det", "exp", "gcd", "inf", "lim", "ln", "log", "max", "min", "sin", "sup", "tan"))
-_LIMITS_BELOW = frozenset(("\N{N-ARY SUMMATION}", "\N{N-ARY PRODUCT}", "det", "gcd", "inf", "lim", "max", "min", "sup"))
+_EXTREMES = ("det", "gcd", "inf", "lim", "max", "min", "sup")
+_FUNCTIONS = frozenset((*_EXTREMES, "arg", "cos", "exp", "ln", "log", "sin", "tan"))
+_LIMITS_BELOW = frozenset((*_EXTREMES, "\N{N-ARY SUMMATION}", "\N{N-ARY PRODUCT}"))
 _BELOW = {"msub": "munder", "msup": "mover", "msubsup": "munderover"}
-_OPENING, _CLOSING, _BARS = "([{⌊⌈⟨", ")]}⌋⌉⟩", "|‖"  # noqa: RUF001
+_OPENING, _CLOSING, _BARS = "([{⌊⌈⟨", ")]}⌋⌉⟩", "|‖"
+_PRIMES = "′″‴"  # noqa: RUF001
 _SIGNS = "+−±"  # noqa: RUF001
-_AFTER_THESE_A_SIGN = _OPENING + _SIGNS + "=<>≤≥≈≠∈,;:·×⊕/"  # noqa: RUF001
+_RELATIONS = "=<>≤≥≈≠∈"
+_AFTER_THESE_A_SIGN = _OPENING + _SIGNS + _RELATIONS + ",;:·×⊕/"  # noqa: RUF001
+_BREAK_AFTER = _RELATIONS + "+−"  # noqa: RUF001
+_LONG = 16  # letters of a formula that may have to be broken
+_SCRIPTS = ("msub", "msup", "msubsup", "munder", "mover", "munderover")
 _TAGS = frozenset(
-    "math mrow mi mn mo mtext mspace mfrac msqrt mroot msub msup msubsup munder mover munderover mtable mtr mtd".split()
+    (*_SCRIPTS, "math", "mrow", "mi", "mn", "mo", "mtext", "mspace", "mfrac", "msqrt", "mroot", "mtable", "mtr", "mtd")
 )
-_ATTRIBUTES = frozenset(("display", "stretchy", "fence", "form", "width", "linethickness", "mathvariant", "columnalign"))
+_ATTRIBUTES = frozenset(("display", "stretchy", "fence", "form", "width", "linethickness", "mathvariant"))
 
 
-def formula(latex: str, display: bool = False) -> Markup:
-    """The MathML of a formula, for a line of text or, with `display`, for a line of its own, where parts separated by
-    \\qquad stand side by side as long as there is room. A formula that cannot be read is shown as it was written."""
-    if not display:
-        return _mathml(latex.strip(), "inline")
-    return Markup("\n").join(_mathml(part, "block") for part in _side_by_side(latex))
+def displayed(latex: str) -> Markup:
+    """The MathML of a formula on a line of its own; parts separated by \\qquad stand side by side as long as there is
+    room. A formula that cannot be read is shown as it was written, here and below."""
+    return Markup("\n").join(part for piece in _side_by_side(latex) for part in _mathml(piece, "block"))
+
+
+def in_text(latex: str, before: str = "", after: str = "", label: bool = False) -> Markup:
+    """The MathML of a formula in a line of text, which may end only where TeX would end it within the formula. What
+    stands right before and after it, as a bracket or a comma, is kept with it. With `label` it has its letters as a
+    label."""
+    parts = list(_mathml(latex.strip(), "inline"))
+    parts = [_labelled(part) for part in parts] if label else parts
+    parts[0] = escape(before) + parts[0]
+    parts[-1] += escape(after)
+    for place in {0: before, len(parts) - 1: after} if before or after else ():
+        parts[place] = Markup('<span class="joined">{}</span>').format(parts[place])
+    return Markup("<wbr>").join(parts)
+
+
+def _labelled(part: Markup) -> Markup:
+    """With its letters one by one as a label: not everything that reads a page aloud finds words in a formula."""
+    letters = html.unescape(re.sub(r"<[^>]*>", " ", part)).split()
+    opening = Markup('<math role="math" aria-label="{}" ').format(" ".join(letters))
+    return Markup(str(part).replace("<math ", opening, 1))
 
 
 @lru_cache(maxsize=2048)
-def _mathml(latex: str, display: str) -> Markup:
+def _mathml(latex: str, display: str) -> tuple[Markup, ...]:
     try:
         math = convert_to_element(latex, display=display)
     except Exception:  # the library's errors have no base class of their own
-        return Markup('<code class="unread">{}</code>').format(latex)
+        return (Markup('<code class="unread">{}</code>').format(latex),)
     for element in math.iter():
         _clean(element)
+    for element in math.iter("msup"):
+        _prime(element)
     _space(math)
-    return Markup(tostring(math, encoding="unicode", short_empty_elements=False))
+    parts = _breakable(math) if display == "inline" else [math]
+    return tuple(Markup(tostring(part, encoding="unicode", short_empty_elements=False)) for part in parts)
 
 
 def _side_by_side(latex: str) -> Iterator[str]:
@@ -61,17 +88,46 @@ def _side_by_side(latex: str) -> Iterator[str]:
     yield latex[start:].strip()
 
 
+def _breakable(math: Element) -> list[Element]:
+    """The formula in parts between which a line may end, as browsers do not break formulas: after the relations, sums
+    and differences of its row."""
+    (row,) = math
+    if len("".join(math.itertext())) < _LONG:
+        return [math]
+    parts = [Element("mrow")]
+    for atom in row:
+        parts[-1].append(atom)
+        if atom.tag == "mo" and atom.text and atom.text in _BREAK_AFTER and atom.get("form") != "prefix":
+            atom.set("form", "infix")
+            parts.append(Element("mrow"))
+    return [_formula_of(part, math.attrib) for part in parts if len(part)]
+
+
+def _formula_of(row: Element, attributes: dict[str, str]) -> Element:
+    math = Element("math", attributes)
+    math.append(row)
+    return math
+
+
 def _clean(element: Element) -> None:
     """Plain characters for references to them, as the text is escaped when it is written; only known tags and
     attributes, so that no formula brings a style or a link."""
     if element.tag not in _TAGS:
         element.tag = "mrow"
     element.attrib = {key: value for key, value in element.attrib.items() if key in _ATTRIBUTES}
-    text = html.unescape(element.text or "")
-    element.text = re.sub(r"\\([_%#&${} ])", r"\1", text) if element.tag == "mtext" else text
+    element.text = html.unescape(element.text or "")
     element.tail = None
-    if element.tag in ("mi", "mo"):
+    if element.tag == "mtext":
+        _name(element)
+    elif element.tag in ("mi", "mo"):
         _settle(element)
+
+
+def _name(element: Element) -> None:
+    """Words as names of variables, which they are: <mtext> counts as space, and swallows that of a sign beside it."""
+    element.tag = "mi"
+    element.text = re.sub(r"\\([_%#&${} ])", r"\1", element.text or "")
+    element.attrib = {"mathvariant": "normal"} if len(element.text) == 1 else {}
 
 
 def _settle(element: Element) -> None:
@@ -86,6 +142,14 @@ def _settle(element: Element) -> None:
         element.attrib.setdefault("stretchy", "false")
     elif element.text == "~":
         element.text = "\N{SMALL TILDE}"
+
+
+def _prime(element: Element) -> None:
+    """A prime stands beside its letter, as high as the font has it: as an exponent of an index nobody would see it."""
+    prime = element[1]
+    if prime.text and not prime.text.strip(_PRIMES):
+        element.tag, prime.tag = "mrow", "mo"
+        prime.attrib = {"lspace": "0", "rspace": "0"}
 
 
 def _space(row: Element) -> None:
@@ -105,7 +169,7 @@ def _space(row: Element) -> None:
 
 def _nucleus(element: Element) -> Element:
     """What an element is built around: of x with a subscript it is x."""
-    while element.tag in (*_BELOW, *_BELOW.values()) and len(element):
+    while element.tag in _SCRIPTS and len(element):
         element = element[0]
     return element
 
@@ -124,9 +188,13 @@ def _operator(atom: Element, before: Element | None, after: Element | None, open
     elif text in _SIGNS:
         if before is None or (before.tag == "mo" and before.text and before.text in _AFTER_THESE_A_SIGN):
             atom.set("form", "prefix")
+    elif before is None and (after is None or text in _RELATIONS):
+        atom.attrib |= {"lspace": "0"} | ({"rspace": "0"} if after is None else {})  # the text around has spaces
+    elif text == "/":
+        atom.attrib |= {"lspace": "0", "rspace": "0"}
     elif text in _BARS:
-        closes = bool(open_bars) and open_bars[-1] == text
-        _ = open_bars.pop() if closes else open_bars.append(text)
+        closes = text in open_bars
+        open_bars[:] = [] if closes else [*open_bars, text]
         atom.set("form", "postfix" if closes else "prefix")
         atom.set("stretchy", "false")
 

@@ -16,6 +16,7 @@ from web.rendering.words import word
 LINES = 10_000  # of a file that are coloured, and shown at once
 COLUMNS = 1000  # of a line that are shown: more is no code that anybody reads
 _CHARACTERS = 400_000  # that are coloured: a file of 256 KiB has more only if most of it is escapes
+_KEPT = 64 * 1024  # characters of a file whose lines are remembered
 _CUDA = frozenset(("cuda", "cu", "cpp", "c++", "c"))
 _PLAIN = frozenset((Text, Name, Operator, Punctuation))  # written without a span
 _Token = tuple[_TokenType, str]
@@ -31,20 +32,27 @@ def source_lines(text: str) -> list[str]:
     return shown(text).removesuffix("\n").split("\n")
 
 
-@lru_cache(maxsize=32)
 def highlighted(text: str, language: str, words: str = "en") -> tuple[Markup, ...]:
     """The lines of source_lines(text) as HTML, cut after COLUMNS. What is no CUDA or C++, or has more than LINES lines,
     is not coloured. `words` is the language of the site."""
+    return (_kept if len(text) <= _KEPT else _highlighted)(text, language, words)
+
+
+def _highlighted(text: str, language: str, words: str) -> tuple[Markup, ...]:
     lines = source_lines(text)
     cut = [line[:COLUMNS] for line in lines]
     coloured = language.lower() in _CUDA and len(cut) <= LINES and sum(map(len, cut)) <= _CHARACTERS
     safe = _coloured(cut) if coloured else map(escape, cut)
-    return tuple(part + _rest(len(line) - COLUMNS, words) for part, line in zip(safe, lines, strict=True))
+    return tuple(
+        part if len(line) <= COLUMNS else part + _rest(len(line) - COLUMNS, words)
+        for part, line in zip(safe, lines, strict=True)
+    )
+
+
+_kept = lru_cache(maxsize=16)(_highlighted)  # a page shows excerpts of the file that it shows
 
 
 def _rest(left_out: int, words: str) -> Markup:
-    if left_out <= 0:
-        return Markup()
     return Markup('<span class="cut">… {}</span>').format(word("more_columns", words, count=left_out))
 
 

@@ -24,7 +24,7 @@ from markupsafe import Markup, escape
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 from web.rendering import code
-from web.rendering.formulas import formula
+from web.rendering.formulas import displayed, in_text
 from web.rendering.text_drawing import drawing
 from web.rendering.words import word
 
@@ -33,6 +33,8 @@ LANGUAGE = "language"  # key of the environment of a parse: the language of the 
 _PART = re.compile(r"<details><summary>(.+?)</summary>\s*\Z")
 _PART_END = "</details>"
 _LINK = re.compile(r"(#|https?://)[^\s\x00-\x1f]*\Z")
+_OPENING = re.compile(r"[(\[“‘（《「]+\Z")  # noqa: RUF001
+_CLOSING = re.compile(r"\A[)\],.;:!?%”’）》」，。；：！？、]+")  # noqa: RUF001
 _Env = MutableMapping[str, Any]
 
 
@@ -52,11 +54,31 @@ def words_of(inline: Token) -> str:
     return "".join(" " if child.type == "softbreak" else child.content for child in inline.children or ())
 
 
+def keep_together(inline: Token) -> None:
+    """Brackets and commas right beside a formula become part of it: a browser would let a line end between them."""
+    children = inline.children or []
+    for place, token in enumerate(children):
+        if token.type != "math_inline":
+            continue
+        if place and children[place - 1].type == "text":
+            token.meta["before"], children[place - 1].content = _split(_OPENING, children[place - 1].content)
+        if place + 1 < len(children) and children[place + 1].type == "text":
+            token.meta["after"], children[place + 1].content = _split(_CLOSING, children[place + 1].content)
+
+
+def _split(pattern: re.Pattern[str], text: str) -> tuple[str, str]:
+    """What the pattern finds, and the text without it."""
+    found = pattern.search(text)
+    return (found[0], text[: found.start()] + text[found.end() :]) if found else ("", text)
+
+
 def _part(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """A block rule: from <details> to the next </details>, each on a line of its own."""
     opening = _PART.match(_text(state, start))
+    if not opening or state.is_code_block(start):
+        return False
     last = next((line for line in range(start + 1, end) if _text(state, line).rstrip() == _PART_END), None)
-    if not opening or last is None or state.is_code_block(start):
+    if last is None:
         return False
     if not silent:
         _push_part(state, opening[1], start, last)
@@ -111,11 +133,12 @@ def _formula_block(_: RendererHTML, tokens: Sequence[Token], place: int, __: Opt
     head = Markup('<div class="formula" tabindex="0" role="group" aria-label="{}">').format(
         word("formula", _language(env))
     )
-    return head + formula(tokens[place].content, display=True) + Markup("</div>\n")
+    return head + displayed(tokens[place].content) + Markup("</div>\n")
 
 
 def _formula(_: RendererHTML, tokens: Sequence[Token], place: int, __: OptionsDict, ___: _Env) -> str:
-    return formula(tokens[place].content)
+    token = tokens[place]
+    return in_text(token.content, **token.meta)
 
 
 _RULES = {

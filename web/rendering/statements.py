@@ -45,6 +45,8 @@ def rendered(text: str, language: str = ENGLISH) -> Statement:
     contents = _name_headings(tokens)
     _name_parts(tokens)
     _prepare_tables(tokens)
+    for token in tokens:
+        markdown.keep_together(token)
     html = _PARSER.renderer.render(tokens, _PARSER.options, env)
     return Statement(title, Markup(html), contents, language)
 
@@ -102,6 +104,14 @@ def _prepare_tables(tokens: list[Token]) -> None:
         if style:
             token.attrSet("class", style.rpartition(":")[2].strip())
         if token.type == "th_open" and tokens[place + 1].content:
-            token.attrSet("scope", "col")
+            _head_column(token, tokens[place + 1])
         elif token.type == "th_open":
             token.tag = tokens[place + 2].tag = "td"
+
+
+def _head_column(cell: Token, inline: Token) -> None:
+    """Formulas in it get labels: without words a head would count as empty."""
+    cell.attrSet("scope", "col")
+    for child in inline.children or ():
+        if child.type == "math_inline":
+            child.meta["label"] = True
