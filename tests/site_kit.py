@@ -7,6 +7,7 @@ import functools
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import httpx2
 from fastapi.testclient import TestClient
@@ -49,9 +50,9 @@ class Filled:
         return self.browser.post(path, data=data, headers={"Origin": api_kit.URL}, follow_redirects=False)
 
 
-def filled(folder: Path) -> Filled:
-    """A store with a submission of every kind."""
-    site = api_kit.site(folder)
+def filled(folder: Path, **options: Any) -> Filled:
+    """A store with a submission of every kind; `options` are those of the site's Settings."""
+    site = api_kit.site(folder, **options)
     engine = site.engine
     race, good = text_of("missing_sync.cu"), text_of("good.cu")
     ids = {
