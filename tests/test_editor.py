@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
+from tests.browser import Watched, chromium
 from tests.workbench_kit import MAX_BYTES, TOKEN, FakeJudge, finding, serving
 from web.editor import build
 
@@ -27,12 +28,8 @@ def bundle() -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu", "--no-first-run"]
-        )
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -52,18 +49,17 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 @pytest.fixture
 def opened(context: BrowserContext, judge: FakeJudge) -> Iterator[Callable[..., Page]]:
     """Opens the problem page; whatever the console reports (a policy violation, an exception) fails the test."""
-    complaints: list[str] = []
+    watched = Watched(context)
 
     def open_page(path: str = PAGE) -> Page:
         page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(judge.url + path)
         return ready(page)
 
     yield open_page
     # The browser itself reports each answer that is an error.
-    assert [words for words in complaints if not words.startswith("Failed to load resource:")] == []
+    assert [words for words in watched.complaints if "Failed to load resource:" not in words] == []
+    assert watched.left_home == []
 
 
 @pytest.fixture(params=["editor", "text area"])
@@ -192,6 +188,25 @@ def test_a_draft_survives_a_reload_and_can_be_given_up(opened: Callable[..., Pag
     ready(page, again=True)
     expect(page.locator("#draft-notice")).to_be_hidden()
     assert text_of(page).startswith("// float32, base")
+
+
+def test_one_goes_on_with_an_earlier_submission(opened: Callable[..., Page], judge: FakeJudge, place: str) -> None:
+    page = opened()
+    write(page, "int earlier;")
+    run(page)
+    accepted(judge)
+    expect(status(page)).to_contain_text("Finished: accepted")
+    write(page, "int later;")
+    page.goto("about:blank")
+    page.goto(judge.url + PAGE + "#from=s1")
+    ready(page)
+    assert text_of(page) == "int earlier;"
+    page.get_by_role("button", name="Bring my text back").click()
+    assert text_of(page) == "int later;"
+    page.goto("about:blank")
+    page.goto(judge.url + PAGE + "#from=nobody")
+    expect(page.locator("#draft-notice")).to_have_text("That submission is not here any more.")
+    assert text_of(page) == "int later;"
 
 
 def test_each_track_has_a_draft_of_its_own(opened: Callable[..., Page], place: str) -> None:
@@ -411,7 +426,7 @@ def test_a_server_that_is_gone_is_asked_again(opened: Callable[..., Page], judge
 def test_events_come_once_and_in_order_through_a_lost_connection(opened: Callable[..., Page], judge: FakeJudge) -> None:
     page = opened()
     run(page)
-    case(judge, "one", "accepted", ratio=0.1)
+    case(judge, "one", "accepted", ratio=0.1, stdout="printed once")
     expect(page.get_by_role("row", name="one")).to_be_visible()
     judge.broken = True
     expect(status(page)).to_have_text("The connection is lost; trying again. The judging goes on meanwhile.")
@@ -420,7 +435,8 @@ def test_events_come_once_and_in_order_through_a_lost_connection(opened: Callabl
     expect(page.get_by_role("row", name="two")).to_be_visible(timeout=15_000)
     accepted(judge)
     expect(status(page)).to_contain_text("Finished: accepted")
-    expect(page.locator("#results tbody tr")).to_have_count(2)
+    expect(page.locator("#results tbody tr")).to_have_count(3)
+    expect(page.get_by_text("printed once")).to_have_count(1)
 
 
 def test_a_judging_that_starts_again_empties_the_list(opened: Callable[..., Page], judge: FakeJudge) -> None:

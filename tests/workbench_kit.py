@@ -29,7 +29,7 @@ _PAGE = """<!doctype html>
 <head><meta charset="utf-8"><title>Problem</title><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="csrf-token" content="{{ token }}"><link rel="stylesheet" href="/page.css">
 <link rel="stylesheet" href="/static/workbench.css"></head>
-<body><main><h1>{{ problem.title }}</h1>{% include "_workbench.html" %}</main><p><a href="#end">behind</a></p></body></html>"""
+<body><main><h1>{{ problem.title }}</h1>{% include "_workbench.html" %}</main></body></html>"""
 _LIGHT = (
     "--paper:#fff;--panel:#f3f5f8;--ink:#1b1f24;--muted:#535c66;--rule:#cfd5dc;--accent:#1553b0;--good:#14662a;"
     "--warn:#7d4b00;--bad:#a81f18;"
@@ -76,14 +76,18 @@ class FakeJudge:
         app.get("/editor/editor.js")(self._bundle)
         app.post("/api/submissions")(self._submit)
         app.get("/api/submissions/{name}")(self._submission)
+        app.get("/api/submissions/{name}/source")(self._source)
         app.get("/api/submissions/{name}/events")(self._events)
         app.post("/api/submissions/{name}/cancel")(self._cancel)
         return app
 
     def _page(self, name: str, dtype: str | None = None, variant: str | None = None, theme: str = "") -> Response:
         problem = problems.load(name).track(dtype, variant)
-        environment = jinja2.Environment(loader=jinja2.FileSystemLoader(WEB / "templates"), autoescape=True)
-        environment.globals["_"] = lambda text: text
+        environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(WEB / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.i18n"],
+        )  # fmt: skip
+        environment.install_null_translations(newstyle=True)  # type: ignore[attr-defined]
         starter = f"// {problem.dtype}, {problem.variant}\n" + problem.starter
         text = environment.from_string(_PAGE).render(
             problem=problem, starter=starter, devices=["auto", "cpu", "gpu"], max_bytes=MAX_BYTES, token=TOKEN, theme=theme,
@@ -109,6 +113,10 @@ class FakeJudge:
 
     def _submission(self, name: str) -> Response:
         return JSONResponse({"id": name}, 200 if name in self.events else 404)
+
+    def _source(self, name: str) -> Response:
+        source = {f"s{number}": body["source"] for number, body in enumerate(self.bodies, 1)}.get(name)
+        return Response(source or "", 200 if source else 404, media_type="text/plain")
 
     def _events(self, name: str, request: Request) -> Response:
         if self.broken or name not in self.events:

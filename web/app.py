@@ -14,12 +14,25 @@ from harness import __version__
 from web import editor_bundle, failures
 from web.api import routes
 from web.api.streams import Streams
-from web.pages import home, preferences, problem_page, templating
+from web.pages import (
+    comparison,
+    error_page,
+    history,
+    home,
+    ladder,
+    leaderboard,
+    pictures,
+    preferences,
+    problem_page,
+    submission_page,
+    templating,
+)
 from web.queue.base import Queue
 from web.security import csrf, hosts
 from web.security.guard import Guard
 from web.security.rate import Bucket
 from web.settings import Settings
+from web.theatre import routes as theatre
 
 _HERE = Path(__file__).parent
 
@@ -46,8 +59,13 @@ def create_app(settings: Settings, engine: Engine, queue: Queue, secret: bytes =
     app.state.rate, app.state.streams = Bucket(settings.bounds.per_minute), Streams()
     app.state.editor = editor_bundle.EditorBundle()
     app.state.templates = templating.Templates(_HERE / "templates")
+    app.state.error_page = error_page.show
     failures.install(app)
+    app.include_router(pictures.router)  # before the folder of static files: one of them is made by the harness
     app.mount("/static", StaticFiles(directory=_HERE / "static"), name="static")
-    for pages in (routes, editor_bundle, home, preferences, problem_page):
-        app.include_router(pages.router)
+    for part in (
+        routes, editor_bundle, home, preferences, problem_page, ladder, leaderboard, history, comparison,
+        submission_page, theatre,
+    ):  # fmt: skip
+        app.include_router(part.router)
     return app

@@ -21,6 +21,7 @@ from pathlib import Path
 from harness.compile import cache
 from harness.errors import UsageError
 from harness.report.excerpt import printable
+from web.settings import cache_folder
 
 _HERE = Path(__file__).parent
 _NAME = "editor.js"
@@ -37,7 +38,7 @@ class EditorError(UsageError):
 
 def directory() -> Path:
     """Where bundles are: beside the cache of compilations."""
-    return cache.directory().parent / "editor"
+    return cache_folder() / "editor"
 
 
 def bundle(build: bool = False) -> Path | None:

@@ -38,13 +38,14 @@ class CudaParser extends Parser {
   }
 }
 
-const QUALIFIERS = "__(?:global|device|host|shared|constant|managed|forceinline|noinline|restrict|launch_bounds|align|" +
-  "grid_constant)__";
+const QUALIFIERS = "__(?:global|device|host|shared|constant|managed|forceinline|noinline|restrict|launch_bounds|" +
+  "align|grid_constant)__";
 const BUILT_IN = "(?:threadIdx|blockIdx|blockDim|gridDim|warpSize)";
 const TYPES = "(?:dim3|half2?|__half2?|__nv_bfloat16[2]?|__nv_fp8_e[45]m[23]|nv_bfloat16[2]?|" +
   "(?:char|short|int|long|longlong|uchar|ushort|uint|ulong|float|double)[1-4])";
-const FUNCTIONS = "(?:__(?:syncthreads|syncwarp|threadfence|shfl|ballot|any|all|activemask|match|reduce|ldg|ldcs|stcs|" +
-  "float|half|bfloat|expf|logf|fdividef|fmaf|popc|clz|ffs|brev|trap|nanosleep)\\w*|atomic[A-Z]\\w*|cuda[A-Z]\\w*)";
+const FUNCTIONS = "(?:__(?:syncthreads|syncwarp|threadfence|shfl|ballot|any|all|activemask|match|reduce|ldg|ldcs|" +
+  "stcs|float|half|bfloat|expf|logf|fdividef|fmaf|popc|clz|ffs|brev|trap|nanosleep)\\w*|atomic[A-Z]\\w*|" +
+  "cuda[A-Z]\\w*)";
 const WORDS = new RegExp(`\\b(?:(${QUALIFIERS})|(${BUILT_IN})|(${TYPES})|(${FUNCTIONS}))\\b|<<<|>>>`, "g");
 const CLASSES = ["cm-cuda-launch", "cm-cuda-qualifier", "cm-cuda-variable", "cm-cuda-type", "cm-cuda-function"];
 

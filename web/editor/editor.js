@@ -45,13 +45,16 @@ function setup(options, keys) {
       indentWithTab,
     ]),
     EditorState.phrases.of(options.phrases),
-    EditorView.contentAttributes.of({ "aria-label": options.label, autocapitalize: "off", spellcheck: "false" }),
+    EditorView.contentAttributes.of({
+      "aria-label": options.label, autocapitalize: "off", spellcheck: "false", tabindex: "0",
+    }),
     EditorView.updateListener.of((update) => { if (update.docChanged) options.onChange(); }),
   ];
 }
 
 /**
- * The editor lives in a shadow tree: there CodeMirror's styles are adopted style sheets, which `style-src 'self'` allows.
+ * The editor lives in a shadow tree: there CodeMirror's styles are adopted style sheets, which `style-src 'self'`
+ * allows.
  * @param {Options} options
  */
 export function createEditor(options) {

@@ -13,7 +13,10 @@ import { forEachDiagnostic, lintGutter, setDiagnostics } from "@codemirror/lint"
  * @property {{line: number, words: string} | null} [other] the other line it is about
  */
 
-/** @param {import("@codemirror/state").Text} doc @param {Mark} mark the squiggle's ends, or null where there is no such line */
+/**
+ * The squiggle's ends, or null where there is no such line.
+ * @param {import("@codemirror/state").Text} doc @param {Mark} mark
+ */
 function span(doc, mark) {
   if (!(mark.line >= 1 && mark.line <= doc.lines)) return null;
   const line = doc.line(mark.line);
@@ -67,11 +70,11 @@ const clearEdited = EditorView.updateListener.of((update) => {
   update.view.dispatch(setDiagnostics(update.state, kept));
 });
 
-// The gutter's tooltip goes when the mouse moves anywhere but over it. It looks for itself among the event's targets, and
-// in a shadow tree the target that it sees is the tree's host: moves over the tooltip are therefore kept from it.
+// The gutter's tooltip goes when the mouse moves anywhere but over it. It looks for itself among the event's targets,
+// and in a shadow tree the target that it sees is the tree's host: moves over the tooltip are therefore kept from it.
+const isTooltip = (node) => node instanceof Element && node.classList.contains("cm-tooltip-lint");
 addEventListener("mousemove", (event) => {
-  const over = event.composedPath().some((node) => node instanceof Element && node.classList.contains("cm-tooltip-lint"));
-  if (over) event.stopPropagation();
+  if (event.composedPath().some(isTooltip)) event.stopPropagation();
 }, { capture: true });
 
 export const marking = [lintGutter(), clearEdited];

@@ -52,10 +52,15 @@ const view = EditorView.theme({
   ".cm-foldPlaceholder": { backgroundColor: "var(--panel)", color: "var(--muted)", borderColor: "var(--rule)" },
   ".cm-panels": { backgroundColor: "var(--panel)", color: "var(--ink)" },
   ".cm-panels-bottom": { borderTop: "1px solid var(--rule)" },
-  ".cm-textfield": { backgroundColor: "var(--paper)", color: "var(--ink)", border: "1px solid var(--muted)" },
-  ".cm-button": { backgroundImage: "none", backgroundColor: "var(--paper)", color: "var(--ink)",
-    border: "1px solid var(--muted)", "&:active": { backgroundImage: "none", backgroundColor: "var(--rule)" } },
-  ".cm-panel.cm-search [name=close]": { color: "var(--ink)" },
+  ".cm-textfield": {
+    backgroundColor: "var(--paper)", color: "var(--ink)", border: "1px solid var(--muted)", fontSize: "inherit",
+  },
+  ".cm-button": {
+    backgroundImage: "none", backgroundColor: "var(--paper)", color: "var(--ink)", border: "1px solid var(--muted)",
+    fontSize: "inherit", "&:active": { backgroundImage: "none", backgroundColor: "var(--rule)" },
+  },
+  ".cm-panel.cm-search, .cm-panel.cm-search label": { fontSize: ".85rem" },
+  ".cm-panel.cm-search [name=close]": { color: "var(--ink)", fontSize: "1.2rem", padding: "0 .4rem" },
   ".cm-tooltip": { backgroundColor: "var(--panel)", color: "var(--ink)", border: "1px solid var(--muted)" },
   ".cm-fat-cursor": { background: "var(--accent) !important", color: "var(--paper) !important" },
   "&:not(.cm-focused) .cm-fat-cursor":

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from harness.problem import DIFFICULTIES, Problem
-from web.pages import problem_set, rungs, templating
+from web import catalogue
+from web.pages import rungs, templating
 from web.store import rankings, submissions
 from web.store.records import Progress
 
@@ -48,7 +49,7 @@ def home(request: Request, tag: str = "", difficulty: str = "", state: str = "")
 def _entries(progress: dict[str, Progress]) -> list[Entry]:
     """By difficulty, the easy ones first."""
     entries = []
-    for problem in problem_set.every():
+    for problem in catalogue.problems():
         done = progress.get(problem.id, Progress(problem.id, 0, 0))
         state = "solved" if done.accepted else "tried" if done.attempts else "new"
         entries.append(Entry(problem, done, state, len(rungs.files(problem.id))))

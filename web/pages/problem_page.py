@@ -13,8 +13,10 @@ from harness.errors import UsageError
 from harness.problem import Problem
 from harness.report import benchmark_table
 from harness.signature import Scalar, Tensor
-from web.pages import preferences, problem_set, rungs, templating
+from web import catalogue
+from web.pages import preferences, rungs, templating
 from web.rendering.statements import statement
+from web.store import submissions
 
 router = APIRouter(include_in_schema=False)
 
@@ -29,16 +31,20 @@ class Test:
 
 
 @router.get("/problems/{problem_id}")
-def show(request: Request, problem_id: str, dtype: str = "", variant: str = "", card: str = "") -> HTMLResponse:
-    """The problem in one of its tracks, the first if none is asked for, and with the speed of light on a card."""
-    problem = problem_set.asked_for(problem_id, dtype, variant)
+def show(
+    request: Request, problem_id: str, dtype: str = "", variant: str = "", card: str = "", source: str = ""
+) -> HTMLResponse:
+    """The problem in one of its tracks, the first if none is asked for, with the speed of light on a card. The editor
+    begins with the starter, or with the `source` of a submission."""
+    problem = catalogue.track(problem_id, dtype or None, variant or None)
     known = _card(card or request.app.state.settings.card)
     return templating.page(
         request, "problem.html", problem=problem, statement=statement(problem, preferences.language(request)),
         signature=signature(problem), tests=_tests(problem), card=known, cards=cards.names(),
         benchmarks=benchmark_table.rows(problem, known), basis=benchmark_table.basis(problem, known),
         floors=check.FLOORS[problem.dtype], log_sum_exp=check.LOG_SUM_EXP_FLOORS[problem.dtype],
-        has_ladder=bool(rungs.files(problem.id)), starter=starter(problem), tracks=list(problem.tracks()),
+        has_ladder=bool(rungs.files(problem.id)), starter=starter(problem), text=_text(request, source),
+        devices=("auto", "cpu", "gpu"), max_bytes=request.app.state.settings.bounds.source_bytes, editor_url="",
     )  # fmt: skip
 
 
@@ -47,6 +53,11 @@ def _card(name: str) -> Card:
         return cards.get(name)
     except UsageError:
         return cards.get(cards.DEFAULT)
+
+
+def _text(request: Request, submission_id: str) -> str:
+    """Of a submission; "" where there is none."""
+    return submissions.source(request.app.state.engine, submission_id) or "" if submission_id else ""
 
 
 def starter(problem: Problem) -> str:

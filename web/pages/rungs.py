@@ -14,7 +14,8 @@ from typing import Any
 
 import yaml
 
-from harness import problem
+from harness import problem, tracks
+from web import catalogue
 
 ROOT = problem.ROOT.parent / "solutions"
 _FILE = re.compile(r"(\d{2})_([a-z0-9_]+)\.cu\Z")
@@ -30,6 +31,8 @@ class Rung:
     name: str  # of the file, without .cu
     title: str
     needs: str
+    dtype: str  # of the track that its solve() is for
+    variant: str
     paragraphs: dict[str, str]
     source: str
     code: str  # the source without its header
@@ -44,9 +47,6 @@ class Rung:
 class Result:
     """What was measured of a rung on the card of `Measured`. `score` None: it has none, and `said` says why."""
 
-    rung: str
-    dtype: str
-    variant: str
     score: float | None
     tier: str
     said: str
@@ -73,7 +73,7 @@ def files(problem_id: str) -> list[Path]:
 
 def ladder(problem_id: str) -> list[Rung]:
     """All rungs of a problem, the first one first."""
-    return [_read(file, file.stat().st_mtime_ns) for file in files(problem_id)]
+    return [_read(problem_id, file, file.stat().st_mtime_ns) for file in files(problem_id)]
 
 
 def measured(problem_id: str) -> Measured | None:
@@ -81,16 +81,16 @@ def measured(problem_id: str) -> Measured | None:
     file = ROOT / "RESULTS.yaml"
     table = _results(file, file.stat().st_mtime_ns) if file.is_file() else {}
     found = {
-        name.split("/")[1]: _result(name.split("/")[1], entry)
+        name.split("/")[1]: _result(entry)
         for name, entry in table.get("solutions", {}).items() if name.startswith(f"{problem_id}/")
     }  # fmt: skip
     return Measured(table["card"]["name"], str(table["date"]), found) if found else None
 
 
-def _result(name: str, entry: dict[str, Any]) -> Result:
+def _result(entry: dict[str, Any]) -> Result:
     score = entry.get("score")
     said = "" if score is not None else str(entry.get("said") or entry.get("verdict", ""))
-    return Result(name, entry["dtype"], entry["variant"], score, entry.get("tier", ""), said, entry.get("cases", {}))
+    return Result(score, entry.get("tier", ""), said, entry.get("cases", {}))
 
 
 @lru_cache(maxsize=8)
@@ -100,7 +100,7 @@ def _results(file: Path, _: int) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=256)
-def _read(file: Path, _: int) -> Rung:
+def _read(problem_id: str, file: Path, _: int) -> Rung:
     source = file.read_text()
     number, name = _FILE.match(file.name).groups()  # type: ignore[union-attr]
     lines = source.split("\n")
@@ -108,12 +108,21 @@ def _read(file: Path, _: int) -> Rung:
     head = [line[2:].removeprefix(" ") for line in lines[:end]]
     paragraphs, before = _paragraphs(head)
     first = _TITLE.match(before[0]) if before else None
-    title = first[1] if first else name.replace("_", " ")
-    return Rung(int(number), file.stem, title, " ".join(before[1:]), paragraphs, source, "\n".join(lines[end:]))
+    title = _capitalised(first[1] if first else name.replace("_", " "))
+    track = tracks.find(catalogue.find(problem_id), source).problem
+    return Rung(
+        int(number), file.stem, title, " ".join(before[1:]), track.dtype, track.variant, paragraphs, source,
+        "\n".join(lines[end:]),
+    )  # fmt: skip
+
+
+def _capitalised(title: str) -> str:
+    """Like the beginning of a sentence, unless it begins with a name such as bfloat16."""
+    return title if any(map(str.isdigit, title.split()[0])) else title[:1].upper() + title[1:]
 
 
 def _paragraphs(head: list[str]) -> tuple[dict[str, str], list[str]]:
-    """The paragraphs of a header by their words, and the lines before the first of them. Lines that go on are joined."""
+    """The paragraphs of a header by their words, each in one line, and the lines before the first of them."""
     found: dict[str, str] = {}
     before: list[str] = []
     word = ""

@@ -8,6 +8,7 @@ whatever is shown become visible, and Jinja2 escapes the rest.
 from __future__ import annotations
 
 import datetime
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from fastapi.responses import HTMLResponse
 from markupsafe import Markup
 
 from harness import __version__
+from harness.errors import UsageError
+from harness.problem import Problem
 from harness.report import figures, html, measurement, wording
 from harness.report.excerpt import printable
 from web.pages import preferences, translations, vocabulary
@@ -57,11 +60,23 @@ def _environment(folder: Path, language: str) -> jinja2.Environment:
     environment.policies["ext.i18n.trimmed"] = True
     translated = translations.of(language)
     environment.install_gettext_translations(translated, newstyle=True)  # type: ignore[attr-defined]
-    environment.globals |= {"figures": figures, "measurement": measurement, "wording": wording}
-    environment.globals |= {"vocabulary": vocabulary, "version": __version__, "tag": preferences.TAGS[language]}
-    environment.globals |= {"code": code.code, "excerpt": code.excerpt, "link": link, "mark": html.mark, "tone": html.tone, "languages": preferences.LANGUAGES}
+    environment.globals |= {
+        "figures": figures, "measurement": measurement, "wording": wording, "vocabulary": vocabulary,
+        "mark": vocabulary.mark, "tone": vocabulary.tone, "code": code.code, "link": link, "version": __version__,
+        "title_of": functools.partial(title_of, language=language), "languages": preferences.LANGUAGES,
+        "tag": preferences.TAGS[language],
+    }  # fmt: skip
     environment.filters |= {"nice": figures.nice, "extents": html.extents, "moment": moment}
     return environment
+
+
+def title_of(problem: Problem, language: str) -> str:
+    """The title of the statement in a language; where there is none, that of the problem."""
+    try:
+        first, _, _ = problem.statement_in(language).lstrip().partition("\n")
+    except UsageError:
+        return problem.title
+    return first.removeprefix("# ").strip() if first.startswith("# ") else problem.title
 
 
 def moment(value: datetime.datetime) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from harness.report import html
 from harness.verdict import FindingKind, Verdict
 
 
-def N_(text: str) -> str:  # noqa: N802, the name that tools look for
+def N_(text: str) -> str:
     """Marks a text for the catalogues; it is translated where it is shown."""
     return text
 
@@ -25,11 +26,11 @@ _VERDICTS = {
 }
 _KINDS = {
     FindingKind.OUT_OF_BOUNDS: N_("out of bounds"),
-    FindingKind.MISALIGNED: N_("misaligned"),
+    FindingKind.MISALIGNED: N_("misaligned address"),
     FindingKind.UNINITIALIZED_READ: N_("uninitialized read"),
     FindingKind.READ_ONLY_WRITE: N_("write to an input"),
     FindingKind.DEVICE_STATE: N_("state kept on the device"),
-    FindingKind.TOO_FAST: N_("faster than possible"),
+    FindingKind.TOO_FAST: N_("too fast to be true"),
     FindingKind.DATA_RACE: N_("data race"),
     FindingKind.BARRIER_DIVERGENCE: N_("barrier divergence"),
     FindingKind.INVALID_BARRIER: N_("invalid barrier"),
@@ -38,7 +39,7 @@ _KINDS = {
     FindingKind.ASYNC_HAZARD: N_("asynchronous hazard"),
     FindingKind.TRAP: N_("trap"),
     FindingKind.INVALID_LAUNCH: N_("invalid launch"),
-    FindingKind.HOST_ERROR: N_("error in host code"),
+    FindingKind.HOST_ERROR: N_("error in solve()"),
     FindingKind.UNWRITTEN_OUTPUT: N_("output not written"),
     FindingKind.MISMATCH: N_("mismatch"),
     FindingKind.TIME_LIMIT: N_("time limit"),
@@ -51,7 +52,10 @@ _DIFFICULTIES = {"easy": N_("easy"), "medium": N_("medium"), "hard": N_("hard")}
 _PROGRESS = {"new": N_("not tried"), "tried": N_("tried"), "solved": N_("solved")}
 _BENCHMARK_KINDS = {"bandwidth": N_("bandwidth"), "compute": N_("compute"), "latency": N_("latency")}
 _BOUNDS = {"memory": N_("memory"), "arithmetic": N_("arithmetic")}
-_ROLES = {"in": N_("in"), "out": N_("out"), "inout": N_("in and out")}
+_PARAGRAPHS = {
+    "Idea": N_("Idea"), "Cost": N_("Cost"), "Gain": N_("Gain"), "Measured": N_("Measured"), "Modelled": N_("Modelled"),
+    "Tried": N_("Tried"), "Beware": N_("Beware"),
+}  # fmt: skip
 _STATES = {
     "queued": N_("queued"), "running": N_("running"), "finished": N_("finished"), "cancelled": N_("cancelled"),
 }  # fmt: skip
@@ -61,6 +65,16 @@ _KINDS_OF_SUBMISSION = {"run": N_("run of the samples"), "submit": N_("submissio
 def verdict(value: str) -> str:
     """wrong_answer -> wrong answer."""
     return _VERDICTS[Verdict(value)]
+
+
+def mark(value: str) -> str:
+    """The sign beside a verdict."""
+    return html.mark(Verdict(value))
+
+
+def tone(value: str) -> str:
+    """The class that colours a verdict."""
+    return html.tone(Verdict(value))
 
 
 def finding(value: str) -> str:
@@ -88,11 +102,6 @@ def bound(value: str) -> str:
     return _BOUNDS.get(value, value)
 
 
-def role(value: str) -> str:
-    """Of a tensor of solve()."""
-    return _ROLES.get(value, value)
-
-
 def state(value: str) -> str:
     """Of a judging."""
     return _STATES.get(value, value)
@@ -101,3 +110,8 @@ def state(value: str) -> str:
 def kind(value: str) -> str:
     """What a submission was sent for."""
     return _KINDS_OF_SUBMISSION.get(value, value)
+
+
+def paragraph(value: str) -> str:
+    """Of a solution's header: the word that it begins with."""
+    return _PARAGRAPHS.get(value, value)

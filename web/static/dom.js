@@ -10,7 +10,7 @@ export function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
     if (name === "class" || name.includes("-") || name === "role") made.setAttribute(name, String(value));
-    else made[name] = value;
+    else Object.assign(made, { [name]: value });
   }
   made.append(...children.filter((child) => child !== null));
   return made;

@@ -19,7 +19,12 @@ export class Draft {
    * @param {(kept: boolean) => void} onKept whether the last saving worked
    */
   constructor(name, starter, text, onKept) {
-    Object.assign(this, { key: `draft:${name}`, starter, text, onKept, timer: 0 });
+    this.key = `draft:${name}`;
+    this.starter = starter;
+    this.text = text;
+    this.onKept = onKept;
+    this.unsaved = false;
+    this.timer = 0;
     addEventListener("pagehide", () => this.save());
     document.addEventListener("visibilitychange", () => this.save());
   }

@@ -1,7 +1,7 @@
 // Findings and compile diagnostics: as marks for the editor, and as a list whose lines are links into it.
 
 import { element, linkButton } from "./dom.js";
-import { kindWords, page, say } from "./page.js";
+import { kindWords, say } from "./page.js";
 
 /**
  * @typedef {object} Finding one of the API's
@@ -15,7 +15,7 @@ import { kindWords, page, say } from "./page.js";
  * @property {{line: number, file: string, write: boolean, missing: boolean} | null} other
  */
 
-const isOurs = (/** @type {string} */ file) => !file || file === page.name;
+const isOurs = (/** @type {string} */ file) => !file || file.endsWith(".cu"); // all others are headers
 const isNote = (/** @type {Finding} */ finding) => finding.kind === "note";
 
 /** @param {Finding} finding the line and file of its other side, or null where that is in no line of the user's */

@@ -8,6 +8,8 @@ import { follow } from "./stream.js";
 
 const RETRY = [2, 4, 8, 15]; // seconds between tries while the server is gone; the last one again and again
 
+const REFUSALS = new Map([[403, "stale_page"], [413, "too_large"], [429, "queue_full"], [503, "queue_full"]]);
+
 /**
  * @typedef {object} Desk what the editor side offers
  * @property {() => string} source
@@ -21,7 +23,8 @@ export class Judging {
     this.memory = `judging:${track}`;
     this.desk = desk;
     this.judged = "";
-    this.current = null; // what the server judges for us now
+    /** @type {{id: string, url: string, events_url: string} | null} what the server judges for us now */
+    this.current = null;
     this.unwanted = false;
     this.results = new Results((line) => desk.reveal(line, this.judged));
     this.busy(false);
@@ -49,7 +52,10 @@ export class Judging {
   async start(kind) {
     if (this.isBusy) return;
     const source = this.desk.source();
-    if (new TextEncoder().encode(source).length > page.max_bytes) { this.tell(say("too_large")); return; }
+    if (new TextEncoder().encode(source).length > page.max_bytes) {
+      this.tell(say("too_large", { size: page.max_bytes / 1024 }));
+      return;
+    }
     this.clear(source);
     this.busy(true);
     this.tell(say("sending"));
@@ -77,7 +83,10 @@ export class Judging {
     this.desk.mark(this.results.allMarks(), this.judged);
   }
 
-  /** Tries until the server answers; null when it refuses, which is said. */
+  /**
+   * Tries until the server answers; null when it refuses, which is said.
+   * @param {{kind: "run" | "submit", source: string, device: string}} submission
+   */
   async send(submission) {
     const key = newKey();
     for (let tries = 0; ; tries += 1) {
@@ -96,8 +105,8 @@ export class Judging {
 
   /** @param {Refusal} refusal */
   async refused({ status, message, wait }) {
-    const known = { 403: "stale_page", 413: "too_large", 429: "queue_full", 503: "queue_full" }[status];
-    const words = known ? say(known, { seconds: wait || 1 }) : say("refused", { why: message || String(status) });
+    const values = { seconds: wait || 1, size: page.max_bytes / 1024, why: message || String(status) };
+    const words = say(REFUSALS.get(status) ?? "refused", values);
     this.tell(words);
     if (!wait) return;
     this.tell(await this.countdown(wait) ? say("try_again") : words);
@@ -124,6 +133,7 @@ export class Judging {
 
   /** Shows the last judging of this tab again, which may still run. */
   resume() {
+    /** @type {any} */
     let made = null;
     try { made = JSON.parse(sessionStorage.getItem(this.memory) ?? "null"); } catch { /* as if there were none */ }
     if (typeof made?.events_url !== "string" || this.isBusy) return;
@@ -152,7 +162,7 @@ export class Judging {
     else if (event.total && event.type.endsWith("_started")) this.detail(say("running_case", event));
     if (event.type !== "finished" && event.type !== "cancelled") return;
     this.busy(false);
-    this.results.link(page.report_url + encodeURIComponent(this.current.id));
+    if (this.current) this.results.link(page.report_url + encodeURIComponent(this.current.id));
     this.current = null;
   }
 
@@ -168,7 +178,8 @@ export class Judging {
       case "benchmark_started": return event.number === 1 ? say("benchmarks_running", event) : "";
       case "counting_resources": return say("counting_resources");
       case "restarted": return say("restarted", { why: event.why });
-      case "finished": return say("finished", { verdict: verdictWords(event.verdict), summary: summary(event) });
+      case "finished":
+        return say("finished", { verdict: verdictWords(event.verdict), summary: summary(event) }).trimEnd();
       case "cancelled": return say("cancelled");
       default: return "";
     }
@@ -181,7 +192,7 @@ export class Judging {
     try {
       await cancel(this.current.id);
     } catch (error) {
-      this.tell(say(error.status === 403 ? "stale_page" : "not_cancelled"));
+      this.tell(say(error instanceof Refusal && error.status === 403 ? "stale_page" : "not_cancelled"));
     }
   }
 }

@@ -4,7 +4,11 @@ import { csrfToken, page } from "./page.js";
 
 /** What the server refused, and why. `status` 0: it could not be reached. */
 export class Refusal extends Error {
-  /** @param {number} status @param {{message?: string, hint?: string}} error @param {number} wait seconds, of Retry-After */
+  /**
+   * @param {number} status
+   * @param {{message?: string, hint?: string}} error of the API
+   * @param {number} wait seconds, of Retry-After
+   */
   constructor(status, error, wait) {
     super([error.message, error.hint].filter(Boolean).join(" "));
     this.status = status;

@@ -1,8 +1,8 @@
 // The events of one judging, in order and once each, through lost connections and a server that restarts.
 
 const TYPES = [
-  "queued", "compiling", "compiled", "device_ready", "case_started", "case_finished", "calibrating", "benchmark_started",
-  "benchmark_finished", "counting_resources", "restarted", "finished", "cancelled",
+  "queued", "compiling", "compiled", "device_ready", "case_started", "case_finished", "calibrating",
+  "benchmark_started", "benchmark_finished", "counting_resources", "restarted", "finished", "cancelled",
 ];
 const LAST = new Set(["finished", "cancelled"]);
 const LONGEST_WAIT = 10_000; // ms between two tries

@@ -5,7 +5,9 @@ const INDENT = "  ";
 /** Like typing, so that it can be undone. @param {HTMLTextAreaElement} area @param {string} text */
 function insert(area, text) {
   area.focus();
-  if (!document.execCommand("insertText", false, text)) area.setRangeText(text, area.selectionStart, area.selectionEnd, "end");
+  if (document.execCommand("insertText", false, text)) return;
+  area.setRangeText(text, area.selectionStart, area.selectionEnd, "end");
+  area.dispatchEvent(new Event("input"));
 }
 
 /** The text of the line before the cursor. @param {HTMLTextAreaElement} area */

@@ -10,7 +10,9 @@ import { createTextArea } from "./text_area.js";
 import { upgrade } from "./upgrade.js";
 
 const track = `${page.problem}:${page.dtype}:${page.variant}`;
-const draft = new Draft(track, page.starter, () => editor.text(), (kept) => { if (!kept) notice(say("draft_unkept")); });
+const draft = new Draft(track, page.starter, () => editor.text(), (kept) => {
+  if (!kept) notice(say("draft_unkept"));
+});
 const drafted = draft.load();
 
 const judging = new Judging(track, {
@@ -68,8 +70,20 @@ byId("copy").addEventListener("click", async () => {
 // Another track has another signature, statement and draft: another page.
 const choice = /** @type {HTMLFormElement} */ (byId("track"));
 choice.addEventListener("change", () => { draft.save(); choice.submit(); });
+addEventListener("pageshow", () => choice.reset()); // back on this page, it is of this track again
+
+/** Goes on with an earlier submission: a link to it ends in #from=ID. */
+async function takeOver() {
+  const id = /^#from=([\w-]+)$/.exec(location.hash)?.[1];
+  if (!id) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  const answer = await fetch(`${page.submissions_url}/${id}/source`).catch(() => null);
+  if (answer?.ok) replace(await answer.text(), say("from_submission"));
+  else notice(say("no_submission"));
+}
 
 editor = (await upgrade(area, doing)) ?? editor; // one can read, type and run meanwhile
 judging.remark();
 judging.resume();
+await takeOver();
 byId("workbench").dataset.ready = "";
