@@ -73,6 +73,7 @@ class Cluster:
             raise
 
     def _connect(self, settings: Settings) -> Client:
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # the dispatcher says what is the matter
         if settings.scheduler:
             return Client(settings.scheduler, timeout=_CONNECT_SECONDS, set_as_default=False)
         dask.config.set(_CONFIG)

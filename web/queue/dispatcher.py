@@ -28,7 +28,7 @@ from harness.errors import JudgeException
 from harness.sandbox.limits import gpu_limits
 from harness.sandbox.supervisor import RunProcess, Toolchain
 from web.queue.cluster import Cluster, KilledWorker, check
-from web.queue.judges import lost
+from web.queue.failure import lost
 from web.queue.manner import Manner, of_site
 from web.settings import Settings
 from web.store import judgings
