@@ -430,9 +430,12 @@ def test_events_come_once_and_in_order_through_a_lost_connection(opened: Callabl
     expect(page.get_by_role("row", name="one")).to_be_visible()
     judge.broken = True
     expect(status(page)).to_have_text("The connection is lost; trying again. The judging goes on meanwhile.")
+    while not judge.refused:  # now it is for the page to come back, which it does from the first event on
+        page.wait_for_timeout(20)
     case(judge, "two", "accepted", ratio=0.1)
     judge.broken = False
-    expect(page.get_by_role("row", name="two")).to_be_visible(timeout=15_000)
+    expect(page.get_by_role("row", name="two")).to_be_visible()
+    expect(status(page)).to_have_text("Connected again.")
     accepted(judge)
     expect(status(page)).to_contain_text("Finished: accepted")
     expect(page.locator("#results tbody tr")).to_have_count(3)

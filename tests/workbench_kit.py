@@ -57,6 +57,7 @@ class FakeJudge:
     headers: list[dict[str, str]] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     broken: bool = False  # streams end and are refused
+    refused: int = 0  # streams
     url: str = ""
 
     def emit(self, type: str, **values: Any) -> None:
@@ -120,11 +121,13 @@ class FakeJudge:
 
     def _events(self, name: str, request: Request) -> Response:
         if self.broken or name not in self.events:
+            self.refused += 1
             return Response(status_code=503 if self.broken else 404)
         start = int(request.headers.get("last-event-id", 0))
         return StreamingResponse(self._stream(name, start), media_type="text/event-stream")
 
     async def _stream(self, name: str, sent: int) -> AsyncIterator[str]:
+        yield "retry: 100\n\n"  # ms until the browser comes back
         while not self.broken:
             for event in self.events[name][sent:]:
                 sent = event["seq"]
