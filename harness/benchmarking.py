@@ -231,12 +231,13 @@ class _Session:
         if set(outputs) != set(self._case.expected):
             outputs = {}
         unwritten = {each.tensor: each.figures.poisoned} if each.figures.poisoned else {}
-        errors, findings = check.compare(self._case, outputs, unwritten) if outputs else ([stats], [])
+        errors, findings, maps = check.compare(self._case, outputs, unwritten) if outputs else ([stats], [], [])
         words = "A timed launch, whose inputs were drawn afresh: "
         findings = [replace(finding, message=words + finding.message) for finding in findings]
         if not findings:
             findings = [Finding(FindingKind.MISMATCH, f"{words}{each.tensor} is wrong.", tensor=each.tensor)]
-        return Refused(self._case_result(Verdict.WRONG_ANSWER, tuple(errors), tuple(findings)))
+        result = self._case_result(Verdict.WRONG_ANSWER, tuple(errors), tuple(findings))
+        return Refused(replace(result, mismatches=tuple(maps)))
 
     def _refuse_for(self, findings: Sequence[Finding]) -> None:
         """Raise Refused for what the child found; nothing where it found nothing."""

@@ -1,8 +1,9 @@
-"""The entries of `tests` and `benchmarks` in a problem.yaml."""
+"""The entries of `tests` and `benchmarks` in a problem.yaml, and which tests are its `samples`."""
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from harness.signature import Parameter, Tensor
 
 BENCHMARK_KINDS = ("bandwidth", "compute", "latency")  # what a benchmark is about
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+_UNNAMED_SAMPLES = 3  # the first so many tests, where no sample is named
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,25 @@ class CaseReader:
         for parameter in self.signature:
             if isinstance(parameter, Tensor) and parameter.scope.meets(case.scope):
                 _check_dimensions(section, parameter, case)
+
+
+def read_samples(top: Section, tests: Sequence[CaseSpec]) -> tuple[str, ...]:
+    """The names under `samples`, each of which is that of a test of some track. Raises ProblemError."""
+    names, known = top.words("samples", []), [case.name for case in tests]
+    top.unique("samples", list(names))
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise top.error(f"no test is called {name!r}{hint}", "samples")
+    return names
+
+
+def samples_of(names: Sequence[str], tests: Sequence[CaseSpec]) -> tuple[str, ...]:
+    """Of a track's tests those that give a first impression, in their order: the ones that are named, or the first
+    three where none of them is."""
+    own = [case.name for case in tests]
+    return tuple(name for name in own if name in names) or tuple(own[:_UNNAMED_SAMPLES])
 
 
 def _check_dimensions(section: Section, tensor: Tensor, case: CaseSpec) -> None:

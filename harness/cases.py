@@ -56,10 +56,12 @@ def fresh_seed() -> int:
 
 
 def select(problem: Problem, selection: str | None = None) -> tuple[CaseSpec, ...]:
-    """The cases that a selection names, in the problem's order: None or "tests", "benchmarks", or names and globs
-    separated by commas. Raises UsageError for a name that no case has."""
+    """The cases that a selection names, in the problem's order: None or "tests", "samples", "benchmarks", or names and
+    globs separated by commas. Raises UsageError for a name that no case has."""
     if selection in (None, "tests"):
         return problem.tests
+    if selection == "samples":
+        return tuple(case for case in problem.tests if case.name in problem.samples)
     if selection == "benchmarks":
         return problem.benchmarks
     everything = problem.tests + problem.benchmarks
@@ -81,7 +83,7 @@ def _no_case(problem: Problem, pattern: str) -> str:
         of = [f"variant {' or '.join(variants)}"] if problem.variant not in variants else []
         of += [f"dtype {' or '.join(dtypes)}"] if problem.dtype not in dtypes else []
         where = f" in {problem.dtype}, {problem.variant}; that case is of {', '.join(of)}" if of else ""
-    return f"{problem.id} has no case {pattern!r}{where}; tests, benchmarks, or of these: {names}"
+    return f"{problem.id} has no case {pattern!r}{where}; tests, samples, benchmarks, or of these: {names}"
 
 
 def build(problem: Problem, selection: str | None, seed: int) -> Iterator[Case]:

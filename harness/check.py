@@ -29,13 +29,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from harness import explain
+from harness import explain, mismatch_map
 from harness.errors import ProblemError
-from harness.results import ErrorStats, Finding
+from harness.results import ErrorStats, Finding, MismatchMap
 from harness.verdict import FindingKind
 
 if TYPE_CHECKING:
@@ -83,6 +83,14 @@ class Errors:
     def ratio(self) -> float:
         """The worst figure over its limit; at most 1 when accepted."""
         return max(float(self.row_ratios.max()), self.total / max(self.limits.abc[2], 1e-300))
+
+
+class Comparison(NamedTuple):
+    """All outputs of a case: of each how far it is off, and of those that are wrong what is said and shown of it."""
+
+    errors: list[ErrorStats]
+    findings: list[Finding]
+    mismatches: list[MismatchMap]
 
 
 def limits_for(kind: str, expected: np.ndarray, honest: Sequence[np.ndarray], dtype: str) -> ErrorLimits:
@@ -146,9 +154,7 @@ def _over(error: np.ndarray, size: np.ndarray) -> np.ndarray:
         return np.asarray(np.where(error == 0, 0.0, error / size))
 
 
-def compare(
-    case: Case, outputs: Mapping[str, np.ndarray], unwritten: Mapping[str, int] | None = None
-) -> tuple[list[ErrorStats], list[Finding]]:
+def compare(case: Case, outputs: Mapping[str, np.ndarray], unwritten: Mapping[str, int] | None = None) -> Comparison:
     """Check every output of a case.
 
     `outputs`: name -> array as the device left it; `unwritten`: name -> elements that no thread ever wrote. The
@@ -156,6 +162,7 @@ def compare(
     """
     stats: list[ErrorStats] = []
     findings: list[Finding] = []
+    maps: list[MismatchMap] = []
     for name, expected in case.expected.items():
         found = outputs.get(name)
         wrong_form = _wrong_form(name, found, next(a.value for a in case.arguments if a.name == name))
@@ -173,7 +180,9 @@ def compare(
             findings.append(explain.mismatch(name, found, expected, errors, case.axes[name]))
         if missing:
             findings.append(explain.unwritten(name, absent, missing))
-    return stats, findings
+        if absent.any() or not errors.ratio <= 1:
+            maps.append(mismatch_map.draw(name, found, expected, errors, absent, case.axes[name]))
+    return Comparison(stats, findings, maps)
 
 
 def _never_written(found: np.ndarray, count: int) -> np.ndarray:

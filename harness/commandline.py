@@ -66,7 +66,7 @@ def judge_parser() -> Parser:
     parser.add_argument("solution", nargs="?", type=name, metavar="SOLUTION.cu", help="the file to judge")
     parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help="cpu is the emulator (auto)")
     add_track(parser, "what solve() is written for")
-    parser.add_argument("--cases", metavar="NAMES", help="names or patterns with commas; or 'benchmarks' (all tests)")
+    parser.add_argument("--cases", metavar="NAMES", help="names or patterns with commas; samples; benchmarks (all)")
     parser.add_argument("--seed", type=_seed, help="repeat the inputs of an earlier run (fresh)")
     parser.add_argument("--json", type=name, metavar="PATH", help="also write the report as JSON; '-': standard output")
     parser.add_argument("--html", type=_page, metavar="FILE", help="also write the report as one HTML page")

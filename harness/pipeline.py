@@ -45,7 +45,7 @@ from harness.measure import ceilings, score
 from harness.measure.records import Ceilings
 from harness.prefetch import Prefetch
 from harness.problem import CaseSpec, Problem
-from harness.results import CaseResult, CompileResult, ErrorStats, Finding, Report
+from harness.results import CaseResult, CompileResult, ErrorStats, Finding, MismatchMap, Report
 from harness.sandbox.death import ChildDied, of_run
 from harness.sandbox.limits import MIB, ProcessLimits, gpu_limits, run_limits
 from harness.sandbox.supervisor import RunProcess, Source, Toolchain
@@ -70,7 +70,7 @@ class Options:
     device: str = "auto"  # "auto", "cpu", "gpu"
     dtype: str | None = None  # of the track; None: what solve() is written for (harness/tracks.py)
     variant: str | None = None  # the same
-    cases: str | None = None  # None: all tests; "benchmarks"; or names and patterns, comma-separated
+    cases: str | None = None  # None: all tests; "samples"; "benchmarks"; or names and patterns, comma-separated
     baseline: bool = False  # time what installed libraries take for the same benchmarks
     seed: int | None = None  # None: fresh, and secret until the report
     card: str = "H100"
@@ -301,11 +301,12 @@ class _Judging:
 def assess(case: Case, run: RunResult, limits: RunLimits) -> CaseResult:
     """Compare what the run left with the reference, and let the worst speak for the case."""
     errors: list[ErrorStats] = []
+    maps: list[MismatchMap] = []
     findings = list(run.findings)
     if len(run.stdout) > limits.stdout_bytes:
         findings.append(_too_much_output(limits.stdout_bytes))
     if not any(finding.kind in _STOPS for finding in findings):
-        errors, mismatches = compare(case, run.outputs, run.unwritten)
+        errors, mismatches, maps = compare(case, run.outputs, run.unwritten)
         findings += mismatches if run.launches else [_nothing_launched(finding) for finding in mismatches]
     verdicts = [verdict_of(finding.kind) for finding in findings]
     if not all(error.ratio <= 1 for error in errors):  # so written that a NaN ratio is wrong, too
@@ -314,7 +315,7 @@ def assess(case: Case, run: RunResult, limits: RunLimits) -> CaseResult:
     traffic = run.traffic and run.traffic.scored(case.cost.bytes, verdict is Verdict.ACCEPTED)
     return CaseResult(
         case.name, verdict, tuple(errors), tuple(findings), run.seconds, stdout, dict(case.parameters),
-        launches=run.launches, traffic=traffic,
+        launches=run.launches, traffic=traffic, mismatches=tuple(maps),
     )  # fmt: skip
 
 

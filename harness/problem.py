@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import document, scope, signature
-from harness.case_list import CaseReader, CaseSpec
+from harness.case_list import CaseReader, CaseSpec, read_samples, samples_of
 from harness.document import Section
 from harness.dtypes import DTYPES
 from harness.errors import ProblemError, UsageError
@@ -72,6 +72,7 @@ class Entries:
     tests: tuple[CaseSpec, ...]
     benchmarks: tuple[CaseSpec, ...]
     tiers: tuple[tuple[Scope, Mapping[str, float]], ...] = ()  # the first whose scope holds counts
+    samples: tuple[str, ...] = ()  # names of tests
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,11 @@ class Problem:
     def outputs(self) -> tuple[Tensor, ...]:
         """The tensors that are compared: roles out and inout."""
         return tuple(t for t in self.tensors if t.role != "in")
+
+    @property
+    def samples(self) -> tuple[str, ...]:
+        """Names of tests of this track that are quick and show what the task is; at least one."""
+        return samples_of(self.entries.samples, self.tests)
 
     def declaration(self) -> str:
         """The C prototype of solve(), one line, after the #include lines that its types need."""
@@ -247,7 +253,9 @@ def _read_entries(top: Section, known: Scope, parameters: tuple[CaseParameter, .
             message = f"the types{where} are those{other}: submissions could not be told apart"
             raise top.error(message, "signature")
     reader = CaseReader(everywhere, parameters, known)
-    entries = Entries(everywhere, reader.tests(top), reader.benchmarks(top), _read_tiers(top, known))
+    all_tests = reader.tests(top)
+    samples = read_samples(top, all_tests)
+    entries = Entries(everywhere, all_tests, reader.benchmarks(top), _read_tiers(top, known), samples)
     for dtype, variant in tracks:
         tests, benchmarks = (_those_of(cases, dtype, variant) for cases in (entries.tests, entries.benchmarks))
         if not tests:

@@ -55,6 +55,25 @@ class ErrorStats:
     ratio: float  # worst of A/LA, B/LB, C/LC; at most 1 when accepted
 
 
+# Of a MismatchMap: within the limit, up to 10 times, up to 1000 times, beyond, NaN or infinite, never written.
+MAP_CELLS = ".+xXN-"
+
+
+@dataclass(frozen=True)
+class MismatchMap:
+    """A wrong output as a table of cells, each by the worst of its elements (harness/mismatch_map.py). Rows of the
+    tensor are numbered over all axes but the last one, whose indices are the columns."""
+
+    tensor: str
+    axes: tuple[str, ...]  # as problem.yaml writes the dimensions
+    shape: tuple[int, ...]
+    limit_of: str  # whose limit errors are set against: "element", "row" or "tensor"
+    row_starts: tuple[int, ...]  # first row of each row of cells
+    column_starts: tuple[int, ...]
+    cells: tuple[str, ...]  # a text for each row of cells, of MAP_CELLS
+    pattern: str = ""  # "all of head 3": where the wrong elements are; "" without a plain order
+
+
 @dataclass(frozen=True)
 class LaunchShape:
     """Launches of one kernel that differ in nothing but their arguments."""
@@ -125,6 +144,7 @@ class CaseResult:
     launches: tuple[LaunchShape, ...] = ()
     traffic: CaseTraffic | None = None  # modelled; None where nothing ran in the emulator
     benchmark: Benchmark | None = None  # None for a test, and where the benchmark was not accepted
+    mismatches: tuple[MismatchMap, ...] = ()  # of each wrong output
 
 
 @dataclass(frozen=True)

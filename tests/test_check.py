@@ -45,7 +45,7 @@ def _judge(
     """Compare the right answer after `change` was done to it (in place, or by what it returns)."""
     found = expected.astype(np.float32)
     changed = change(found)
-    stats, findings = compare(_case(expected, limits), {"out": found if changed is None else changed}, **more)
+    stats, findings, _ = compare(_case(expected, limits), {"out": found if changed is None else changed}, **more)
     return stats[0], findings
 
 
@@ -149,7 +149,7 @@ def test_lse_is_compared_element_by_element() -> None:
     ],
 )
 def test_form_is_exact(found: np.ndarray | None, message: str) -> None:
-    stats, (finding,) = compare(_case(_expected()), {} if found is None else {"out": found})
+    stats, (finding,), _ = compare(_case(_expected()), {} if found is None else {"out": found})
     assert not stats and message in finding.message
 
 

@@ -278,7 +278,7 @@ def test_cases_are_drawn_from_one_stream_and_stored_in_the_dtype() -> None:
 def test_a_case_of_another_track_is_said_to_be_there(track: tuple[str, str], name: str, where: str) -> None:
     with pytest.raises(UsageError) as caught:
         cases.select(PROBLEM.track(*track), name)
-    assert str(caught.value).startswith(f"scaled_rows has no case {name!r}{where}; tests, benchmarks, or of these: ")
+    assert str(caught.value).startswith(f"scaled_rows has no case {name!r}{where}; tests, samples, benchmarks, or of these: ")
 
 
 def test_a_disguise_may_name_tensors_of_other_tracks() -> None:

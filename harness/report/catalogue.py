@@ -50,6 +50,7 @@ def print_problem(problem: Problem, card: Card, language: str = "en", unfold: st
     for variant in problem.variants if len(problem.variants) > 1 else ():
         _plain(console, f"variant {variant.name}{' (shown here)' * (variant.name == problem.variant)}: {variant.about}")
     _plain(console, f"tests: {', '.join(case.name for case in problem.tests)}")
+    _plain(console, f"samples, for a first run with --cases samples: {', '.join(problem.samples)}")
     if problem.benchmarks:
         what = "the fewest bytes and operations, and their time on this card"
         _plain(console, f"\nbenchmarks: {what} ({basis(problem, card)})\n")

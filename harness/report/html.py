@@ -13,7 +13,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from harness.report import bars, destination, figures, measurement, roofline, wording
+from harness.report import bars, destination, figures, finding_pictures, measurement, roofline, wording
 from harness.report.excerpt import excerpt, printable
 from harness.report.grouping import Group, group_findings
 from harness.results import Access, CaseResult, Finding, Report
@@ -105,17 +105,22 @@ class _Shown:
     who: tuple[str, ...]
     other: str
     other_code: str
+    picture: Markup
+    caption: str
 
 
 def _findings(report: Report, source: str) -> list[_Shown]:
-    return [_shown(group, source) for group in group_findings(report)[:_MOST_FINDINGS]]
+    groups = group_findings(report)[:_MOST_FINDINGS]
+    pictures = finding_pictures.of_groups(report, groups)
+    return [_shown(group, source, *picture) for group, picture in zip(groups, pictures, strict=True)]
 
 
-def _shown(group: Group, source: str) -> _Shown:
+def _shown(group: Group, source: str, picture: Markup, caption: str) -> _Shown:
     finding, other = group.finding, group.finding.other
     return _Shown(
         finding.kind, verdict_of(finding.kind), wording.names(group.cases), finding.message, _code(source, finding, 2),
         tuple(wording.who(finding)), wording.other(other) if other else "", _code(source, other, 1) if other else "",
+        picture, caption,
     )  # fmt: skip
 
 

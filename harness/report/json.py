@@ -7,12 +7,18 @@ The fields are those of harness.results.Report, and of the records within it by 
     ceilings    harness.measure.records.Ceilings: bytes/s and FLOP/s; null where nothing was set against them
     cases[]     name, verdict, error (the worst over its limit), time (seconds of the run, no measurement), errors,
                 findings, stdout, parameters, and
+      launches[]  of kernels by their mangled names: grid, block, dynamic_shared_bytes, count
       traffic     see harness/traffic.py; null where nothing ran in the emulator
       benchmark   harness.measure.records.Benchmark: bytes, flops, seconds, bandwidth in bytes/s, rate in FLOP/s, shares
                   of 1, score, baselines[] {name, seconds (0: it did not run), dtype, note}; null for a test, and for a
                   benchmark that was not accepted
         timing      harness.measure.records.Timing: seconds, with half_width as a share of the median; null if modelled
+      mismatches[]  harness.results.MismatchMap of each wrong output: the tensor in at most 64 x 64 cells, a text for
+                  each row of them: "." within the limit, "+" up to 10 times, "x" up to 1000 times, "X" beyond, "N" NaN
+                  or infinite, "-" never written; and the pattern in words
     resources[] kernels that were launched: see harness/report/resources.py
+
+harness/report/reading.py makes a Report of it again.
 """
 
 from __future__ import annotations
@@ -49,13 +55,14 @@ def as_dict(report: Report) -> dict[str, Any]:
 
 
 def _case(case: CaseResult) -> dict[str, Any]:
-    fields = dataclasses.asdict(dataclasses.replace(case, traffic=None))
+    fields = dataclasses.asdict(dataclasses.replace(case, traffic=None, launches=()))
+    fields["launches"] = [resources.shape_as_dict(shape) for shape in case.launches]
     fields["traffic"] = case.traffic and traffic.as_json(case.traffic)
     fields["error"] = max((error.ratio for error in case.errors), key=_nan_is_worst, default=None)
     fields["time"] = fields.pop("seconds")
     fields["benchmark"] = case.benchmark and _benchmark(case.benchmark)
     order = ("name", "verdict", "error", "time", "benchmark", "traffic", "errors", "findings", "stdout", "parameters")
-    return {name: fields[name] for name in order}
+    return {name: fields[name] for name in order} | fields
 
 
 def _benchmark(benchmark: Benchmark) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.report.excerpt import printable
-from harness.results import KernelResources, KernelUse, LaunchUse, Report
+from harness.results import KernelResources, KernelUse, LaunchShape, LaunchUse, Report
 
 _MAX_KERNELS = 8
 _KIB = 1024
@@ -92,9 +92,17 @@ def as_dict(use: KernelUse) -> dict[str, Any]:
 
 
 def _launch(launch: LaunchUse) -> dict[str, Any]:
-    shape, held = launch.shape, launch.occupancy
+    held = launch.occupancy
     return {
-        "grid": shape.grid, "block": shape.block, "dynamic_shared_bytes": shape.shared_bytes, "count": shape.count,
-        "blocks": launch.blocks, "blocks_per_sm": held.blocks, "warps_per_sm": held.warps, "occupancy": held.fraction,
-        "limits": held.limits, "waves": launch.waves,
+        **shape_as_dict(launch.shape), "blocks": launch.blocks, "blocks_per_sm": held.blocks,
+        "warps_per_sm": held.warps, "occupancy": held.fraction, "limits": held.limits, "waves": launch.waves,
+    }  # fmt: skip
+
+
+def shape_as_dict(shape: LaunchShape) -> dict[str, Any]:
+    """Launches of a kernel in the JSON report. The mangled name is that of the launch, which is another than that of
+    the optimised compilation for kernels of anonymous namespaces."""
+    return {
+        "kernel": shape.kernel, "grid": shape.grid, "block": shape.block, "dynamic_shared_bytes": shape.shared_bytes,
+        "count": shape.count,
     }  # fmt: skip

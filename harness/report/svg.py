@@ -38,12 +38,21 @@ def circle(x: float, y: float, radius: float, style: str) -> Markup:
     return Markup(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" class="{style}"/>')
 
 
-def picture(name: str, title: str, description: str, size: tuple[float, float], parts: Iterable[Markup]) -> Markup:
+def path(outline: str, style: str, scale: tuple[float, float, float, float]) -> Markup:
+    """An outline in units of its own; `scale`: where its origin lies, and the size of a unit across and down."""
+    x, y, across, down = scale
+    place = f'transform="translate({x:.1f} {y:.1f}) scale({across:.4f} {down:.4f})"'
+    return Markup(f'<path d="{escape(outline)}" {place} class="{style}"/>')
+
+
+def picture(
+    name: str, title: str, description: str, size: tuple[float, float], parts: Iterable[Markup], style: str = "chart"
+) -> Markup:
     """The whole picture. `name` is unique in the page; title and description are what a screen reader says."""
     width, height = size
     head = (
         f'<svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
-        f'aria-labelledby="{name}-title {name}-text" class="chart" id="{name}">'
+        f'aria-labelledby="{name}-title {name}-text" class="{style}" id="{name}">'
         f'<title id="{name}-title">{escape(printable(title))}</title>'
         f'<desc id="{name}-text">{escape(printable(description))}</desc>{_hatch(name)}'
     )

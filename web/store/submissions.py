@@ -6,7 +6,6 @@ import datetime
 import json
 import secrets
 import zlib
-from typing import Any
 
 from sqlalchemy import Engine, Select, func, select, tuple_
 from sqlalchemy.exc import IntegrityError
