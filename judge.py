@@ -164,7 +164,9 @@ def _run(problem: Problem, parsed: argparse.Namespace) -> tuple[Report, str]:
     except SubmissionError as error:
         return pipeline.refused(problem.id, Path(parsed.solution).name, error), ""
     names = ("device", "dtype", "variant", "cases", "baseline", "seed", "card", "cache", "threads", "schedule")
-    options = pipeline.Options(seconds=parsed.time_limit, **{name: getattr(parsed, name) for name in names})
+    options = pipeline.Options(
+        seconds=parsed.time_limit, trace=bool(parsed.html), **{name: getattr(parsed, name) for name in names}
+    )
     if parsed.resources:
         options = dataclasses.replace(options, resource_seconds=_RESOURCE_SECONDS)
     return _watch(problem, loaded, options), loaded.text

@@ -15,6 +15,7 @@ from harness.results import Access, Finding
 from harness.sandbox import records
 from harness.sandbox.frames import DTYPES, Frame, FrameError
 from harness.sandbox.resource_codec import read_launches
+from harness.traces import CaseTrace
 from harness.traffic import CaseTraffic
 from harness.verdict import FindingKind, Verdict
 
@@ -75,6 +76,7 @@ def result_frame(result: RunResult) -> Frame:
         "unwritten": {name: int(count) for name, count in result.unwritten.items()},
         "launches": [dataclasses.asdict(shape) for shape in result.launches],
         "traffic": None if result.traffic is None else dataclasses.asdict(result.traffic),
+        "trace": None if result.trace is None else dataclasses.asdict(result.trace),
     }
     return Frame("result", fields, result.outputs)
 
@@ -107,7 +109,16 @@ def read_result(frame: Frame, arguments: Sequence[Argument]) -> RunResult:
         unwritten={name: unwritten[name] for name in due if name in unwritten},
         launches=read_launches(frame.fields.get("launches")),
         traffic=records.read(CaseTraffic | None, frame.fields.get("traffic"), "traffic"),
+        trace=_trace(frame.fields.get("trace")),
     )
+
+
+def _trace(raw: Any) -> CaseTrace | None:
+    try:
+        trace: CaseTrace | None = records.read(CaseTrace | None, raw, "trace")
+    except ValueError as error:
+        raise FrameError(f"malformed trace: {error}") from None
+    return trace
 
 
 def refusal_frame(error: SubmissionError) -> Frame:
