@@ -29,7 +29,7 @@ _PAGE = """<!doctype html>
 <head><meta charset="utf-8"><title>Problem</title><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="csrf-token" content="{{ csrf_token }}"><link rel="stylesheet" href="/page.css">
 <link rel="stylesheet" href="/static/workbench.css"></head>
-<body><main><h1>{{ problem.title }}</h1>{% include "_workbench.html" %}</main></body></html>"""
+<body><main><a href="#workbench">Before</a><h1>{{ problem.title }}</h1>{% include "_workbench.html" %}</main></body></html>"""
 _LIGHT = (
     "--paper:#fff;--panel:#f3f5f8;--ink:#1b1f24;--muted:#535c66;--rule:#cfd5dc;--accent:#1553b0;--good:#14662a;"
     "--warn:#7d4b00;--bad:#a81f18;"

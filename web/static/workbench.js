@@ -67,10 +67,6 @@ byId("copy").addEventListener("click", async () => {
   const copied = await navigator.clipboard.writeText(editor.text()).then(() => true, () => false);
   judging.tell(say(copied ? "copied" : "not_copied"));
 });
-// Another track has another signature, statement and draft: another page.
-const choice = /** @type {HTMLFormElement} */ (byId("track"));
-choice.addEventListener("change", () => { draft.save(); choice.submit(); });
-addEventListener("pageshow", () => choice.reset()); // back on this page, it is of this track again
 
 /** Begins with the text that the page was asked for, once: a reload finds the draft. */
 function begin() {
