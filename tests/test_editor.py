@@ -184,7 +184,7 @@ def test_a_draft_survives_a_reload_and_can_be_given_up(opened: Callable[..., Pag
     assert text_of(page).startswith("// float32, base")
     page.get_by_role("button", name="Bring my text back").click()
     assert text_of(page) == "int draft;"
-    page.get_by_role("button", name="Reset to the starter").click()
+    page.get_by_role("button", name="Reset", exact=True).click()
     ready(page, again=True)
     expect(page.locator("#draft-notice")).to_be_hidden()
     assert text_of(page).startswith("// float32, base")
@@ -234,7 +234,13 @@ def test_compile_errors_are_marked_until_their_line_is_edited(opened: Callable[.
     judge.emit("compiled", ok=False, seconds=0.5, log=log, diagnostics=[DIAGNOSTIC, second])
     expect(squiggles(page)).to_have_text(["foo", "bar"])
     expect(page.locator(".cm-lint-marker-error")).to_have_count(2)
-    expect(page.get_by_text(DIAGNOSTIC["message"])).to_be_visible()
+    again = finding("note", 0, message=f"my.cu(4): error: {DIAGNOSTIC['message']}")
+    advice = finding("note", 0, message="solve() takes other parameters.")
+    judge.emit("finished", verdict="compile_error", passed=0, total=0, seconds=0.5, score=None, modelled=True, tier="",
+               findings=[again, advice])  # fmt: skip
+    expect(status(page)).to_have_text("Finished: compile error.")
+    expect(page.get_by_text("solve() takes other parameters.")).to_be_visible()
+    expect(page.get_by_text(DIAGNOSTIC["message"])).to_have_count(1)
     page.get_by_role("button", name="line 4").click()  # the cursor is there now
     page.keyboard.type("a")
     expect(squiggles(page)).to_have_text(["bar"])
