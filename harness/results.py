@@ -145,8 +145,8 @@ class CaseResult:
     launches: tuple[LaunchShape, ...] = ()
     traffic: CaseTraffic | None = None  # modelled; None where nothing ran in the emulator
     benchmark: Benchmark | None = None  # None for a test, and where the benchmark was not accepted
-    mismatches: tuple[MismatchMap, ...] = ()  # of each wrong output
     trace: CaseTrace | None = None  # of at most one case, in a judging that was asked to trace
+    mismatches: tuple[MismatchMap, ...] = ()  # of each wrong output
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,14 @@ OPERATIONS = ("read", "write", "atomic", "copy")  # copy: cp.async, which reads 
 MAX_LINES = 48
 MAX_MAPS = 12
 MAX_CELLS = 2048  # of one map
+MAX_DIMENSIONS = 8  # of a tensor
 
 Index3 = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class WarpRequest:
-    """One request of a warp. Raises ValueError for what no device could have seen."""
+    """One request of a warp."""
 
     kernel: str  # readable name
     file: str
@@ -45,11 +46,6 @@ class WarpRequest:
     offsets: tuple[int | None, ...]  # of each lane: bytes from the tensor's start; None where it takes no part
     start: int = 0  # byte of the block's shared memory at which the variable starts, which decides the banks
     costliest: bool = False  # the one of its line that cost most beyond the ideal; else a typical one
-
-    def __post_init__(self) -> None:
-        fine = self.space in SPACES and self.operation in OPERATIONS and self.lane_bytes in (1, 2, 4, 8, 16)
-        if not fine or len(self.offsets) != LANES or all(offset is None for offset in self.offsets):
-            raise ValueError("a request has no lanes, or is of no known kind")
 
     @property
     def lanes(self) -> int:
@@ -123,7 +119,7 @@ def passes(places: Sequence[int | None], nbytes: int) -> list[int]:
 @dataclass(frozen=True)
 class BlockMap:
     """Which block of a launch read, or wrote, which part of a tensor: cells in rows, of `cell_rows` rows of the tensor
-    by `cell_bytes` bytes. Raises ValueError for a grid that does not fit its cells."""
+    by `cell_bytes` bytes."""
 
     kernel: str  # readable name
     tensor: str
@@ -137,15 +133,6 @@ class BlockMap:
     columns: int  # cells side by side
     first: tuple[int, ...]  # of each cell, row by row: the lowest number of a block that touched it, plus 1; 0: none
     blocks: tuple[int, ...]  # how many blocks touched it
-
-    def __post_init__(self) -> None:
-        sizes = (*self.grid, self.row_bytes, self.cell_rows, self.cell_bytes, self.columns, len(self.first))
-        fine = self.operation in ("read", "write") and min(sizes) > 0 and len(self.first) <= MAX_CELLS
-        if not fine or len(self.first) != len(self.blocks) or len(self.first) % self.columns:
-            raise ValueError("a map's cells do not fill its grid")
-        total = self.grid[0] * self.grid[1] * self.grid[2]
-        if max(self.first) > total or max(self.blocks) > total:
-            raise ValueError("a map names blocks that the grid does not have")
 
     @property
     def rows(self) -> int:
@@ -166,6 +153,25 @@ class CaseTrace:
     maps: tuple[BlockMap, ...] = ()
     complete: bool = True
 
-    def __post_init__(self) -> None:
-        if len(self.requests) > 2 * MAX_LINES or len(self.maps) > MAX_MAPS:
-            raise ValueError("a trace holds more than it may")
+
+def complaint(trace: CaseTrace) -> str:
+    """Why no device could have left such a trace, so that nothing can be drawn of it; empty where one could."""
+    if len(trace.requests) > 2 * MAX_LINES or len(trace.maps) > MAX_MAPS:
+        return "it holds more requests or maps than are kept"
+    return next(filter(None, [*map(_of_request, trace.requests), *map(_of_map, trace.maps)]), "")
+
+
+def _of_request(r: WarpRequest) -> str:
+    known = r.space in SPACES and r.operation in OPERATIONS and r.lane_bytes in (1, 2, 4, 8, 16)
+    lanes = len(r.offsets) == LANES and any(offset is not None for offset in r.offsets)
+    return "" if known and lanes else "a request has no lanes, or is of no known kind"
+
+
+def _of_map(m: BlockMap) -> str:
+    sizes = (*m.grid, m.row_bytes, m.cell_rows, m.cell_bytes, m.columns, len(m.first))
+    if m.operation not in ("read", "write") or min(sizes) < 1 or len(m.shape) > MAX_DIMENSIONS:
+        return "a map has no cells, or is of no known kind"
+    if len(m.first) != len(m.blocks) or len(m.first) % m.columns or len(m.first) > MAX_CELLS:
+        return "a map's cells do not fill its rows"
+    total = m.grid[0] * m.grid[1] * m.grid[2]
+    return "" if max(*m.first, *m.blocks) <= total else "a map names blocks that the grid does not have"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import httpx2
 from fastapi.testclient import TestClient
@@ -48,9 +50,9 @@ class Filled:
         return self.browser.post(path, data=data, headers={"Origin": api_kit.URL}, follow_redirects=False)
 
 
-def filled(folder: Path) -> Filled:
-    """A store with a submission of every kind."""
-    site = api_kit.site(folder)
+def filled(folder: Path, **options: Any) -> Filled:
+    """A store with a submission of every kind; `options` are those of the site's Settings."""
+    site = api_kit.site(folder, **options)
     engine = site.engine
     race, good = text_of("missing_sync.cu"), text_of("good.cu")
     ids = {
@@ -59,8 +61,8 @@ def filled(folder: Path) -> Filled:
         "good": judged(engine, good, "good.cu"),
         "broken": judged(engine, good.replace("__global__", "__globl__", 1), HOSTILE_NAME),
         "hostile": judged(engine, f"// {HOSTILE_LINE}\n{good}", "hostile.cu"),
-        "measured": written(engine, "measured.cu", good, sample_reports.measured()),
-        "modelled": written(engine, "modelled.cu", good, sample_reports.modelled()),
+        "measured": written(engine, "measured.cu", good, sample_reports.measured(variant="base")),
+        "modelled": written(engine, "modelled.cu", good, dataclasses.replace(sample_reports.modelled(), variant="base")),
     }
     ids["queued"] = submissions.add(engine, Request(PROBLEM, good, Kind.SUBMIT, "queued.cu"), 100)[0].id
     browser, token = site.browser()

@@ -23,6 +23,7 @@ from harness.emulator.program import lower
 from harness.emulator.uniform import Shape
 from harness.events import Finished
 from harness.report import json as json_report
+from harness.report import reading
 from harness.results import CaseResult, Report
 from harness.sandbox import codec
 from harness.sandbox.frames import FrameError
@@ -196,6 +197,7 @@ def test_fragments_of_tensor_cores_are_requests_too() -> None:
     assert {(r.space, r.tensor, r.operation) for r in pieces} == {
         ("global", "a", "write"), ("global", "b", "read"), ("shared", "s", "read"),
     }  # fmt: skip
+    assert {(m.tensor, m.operation) for m in trace.maps} == {("a", "write"), ("b", "read")}
 
 
 # -- which block touched what
@@ -223,11 +225,46 @@ def test_a_map_says_which_block_wrote_and_read_each_cell() -> None:
     assert [m.operation for m in trace.maps] == ["write", "read"]
 
 
-def test_cells_are_cut_so_that_the_fewest_blocks_share_one() -> None:
-    """128 rows of 512 bytes do not fit into 64 cells; a block's row fits into a cell of a longer row."""
-    kernel = "__global__ void k(float* a) { a[blockIdx.x * 128 + threadIdx.x] = 1; }"
-    wrote = _map(_trace(kernel, "k<<<128, 128>>>(a);", np.zeros((4, 32, 128), np.float32)), "a", "write")
-    assert set(wrote.blocks) == {1} and (wrote.rows, wrote.columns, wrote.cell_bytes) == (4, 32, 512)
+@pytest.mark.parametrize(
+    ("shape", "cells"),
+    [
+        ((4, 32, 128), (4, 32, 512)),  # 128 rows of 512 bytes are more than 64 cells; four longer rows hold a block a cell
+        ((1, 48, 16), (48, 2, 32)),  # one row of 3072 bytes would have cells of 128, of two blocks
+    ],
+)
+def test_cells_are_cut_so_that_the_fewest_blocks_share_one(shape: tuple[int, ...], cells: tuple[int, ...]) -> None:
+    kernel = "__global__ void k(float* a) { a[blockIdx.x * blockDim.x + threadIdx.x] = 1; }"
+    launch = f"k<<<{shape[0] * shape[1]}, {shape[2]}>>>(a);"
+    wrote = _map(_trace(kernel, launch, np.zeros(shape, np.float32)), "a", "write")
+    assert set(wrote.blocks) == {1} and (wrote.rows, wrote.columns, wrote.cell_bytes) == cells
+
+
+BULK = """__device__ unsigned at(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+    __global__ void k(float* a, const float* b) { int t = threadIdx.x;
+        __shared__ __align__(16) float s[64]; __shared__ unsigned long long bar;
+        const float* from = b + 256 * blockIdx.x;
+        if (t == 0) {
+            asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(at(&bar)) : "memory");
+            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+            asm volatile("{ .reg .b64 s; mbarrier.arrive.expect_tx.shared.b64 s, [%0], 256; }" :: "r"(at(&bar)) : "memory");
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 256, [%2];"
+                         :: "r"(at(s)), "l"(from), "r"(at(&bar)) : "memory");
+        }
+        __syncthreads();
+        int done = 0;
+        while (!done) asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], 0; selp.s32 %0, 1, 0, p; }"
+                                   : "=r"(done) : "r"(at(&bar)) : "memory");
+        a[64 * blockIdx.x + t] = s[t];
+    }"""  # fmt: skip
+
+
+def test_a_bulk_copy_is_in_the_map_of_what_it_reads() -> None:
+    """It has no lanes, so it is no request."""
+    trace = _trace(BULK, "k<<<2, 64>>>(a, b);", np.zeros(128, np.float32), np.ones((2, 256), np.float32))
+    read = _map(trace, "b", "read")
+    half = read.columns // 2 if read.rows == 1 else read.columns
+    assert read.first == ((1,) * (half // 4) + (0,) * (half - half // 4) + (2,) * (half // 4) + (0,) * (half - half // 4))
+    assert not _requests(trace, tensor="b")
 
 
 @pytest.mark.parametrize("shape", [(1,), (7,), (100_000,), (3, 5), (64, 1), (330, 16, 8, 128), (1, 1, 1), (5000, 33, 8)])
@@ -312,6 +349,7 @@ HOSTILE = [
     lambda t: t["maps"][0].update(columns=0),
     lambda t: t["maps"][0].update(columns=3),
     lambda t: t["maps"][0].update(cell_rows=0),
+    lambda t: t["maps"][0].update(shape=[1] * 9),
     lambda t: t["maps"][0].update(first=[1]),
     lambda t: t["maps"][0].update(first=[]),
     lambda t: t["maps"][0].update(first=[1, 3]),
@@ -370,3 +408,4 @@ def test_a_judging_traces_one_case_and_only_if_asked() -> None:
     (trace,) = [case.trace for case in traced.cases if case.trace]
     assert shown == json.loads(json.dumps(dataclasses.asdict(trace)))
     assert {r.tensor for r in trace.requests} >= {"partial_out", "m", "l", "out"}
+    assert reading.read(json_report.render(traced)) == traced

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from collections import Counter
 from dataclasses import replace
@@ -115,7 +117,7 @@ def test_banks_count_from_where_shared_memory_starts() -> None:
 def test_a_map_colours_cells_by_block_and_marks_those_of_none_and_of_several() -> None:
     drawn = _classes(block_picture.draw(MAP, "p"))
     assert drawn["untouched"] == 2 and drawn["several"] == 2  # each once in the legend
-    assert {name for name in drawn if re.match(r"block-\d", name)} == {"block-0", "block-1", "block-3", "block-4"}
+    assert {name for name in drawn if re.match(r"block-\d", name)} == {"block-0", "block-1", "block-2", "block-3"}
     assert block_picture.caption(MAP) == (
         "out [4, 2, 8], written by 4 blocks of k: blocks keep to parts of their own but for 1 of 7 cells; "
         "12 % is not written."
@@ -125,7 +127,7 @@ def test_a_map_colours_cells_by_block_and_marks_those_of_none_and_of_several() -
 def test_a_map_of_what_most_blocks_share_is_coloured_by_their_number() -> None:
     shared = replace(MAP, operation="read", first=(1,) * 8, blocks=(4,) * 7 + (2,))
     drawn = _classes(block_picture.draw(shared, "p"))
-    assert drawn["heat-2"] and drawn["heat-1"] and not any(name.startswith("block") for name in drawn)
+    assert drawn["sharing-2"] and drawn["sharing-1"] and not any(name.startswith("block") for name in drawn)
     assert block_picture.caption(shared).endswith("a part is read by 3.75 blocks on average, by 4 at most.")
 
 
@@ -212,3 +214,12 @@ def test_every_class_that_a_drawing_uses_has_a_rule() -> None:
     style = html._environment().get_template("style.html.j2").render()
     used = {name for p in warp_pictures.of_case(_case()) for name in _classes(p.drawing)} - {"chart", "paper", "ink"}
     assert not {name for name in used if f".{name} " not in style and f".{name}," not in style}
+
+
+def test_a_page_of_the_command_line_has_the_drawings(tmp_path: Path) -> None:
+    page, root = tmp_path / "page.html", Path(__file__).resolve().parents[1]
+    solution = root / "solutions/split_k_merge/01_naive.cu"
+    command = [sys.executable, "judge.py", "--device", "cpu", "--cases", "two_splits", "--html", str(page)]
+    done = subprocess.run([*command, "split_k_merge", str(solution)], cwd=root, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "What the warps did <small>in two_splits" in page.read_text()

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from starlette.types import ASGIApp
 
 from harness import __version__
-from web import failures
+from web import editor_bundle, failures
 from web.api import routes
 from web.api.streams import Streams
 from web.pages import (
@@ -57,12 +57,15 @@ def create_app(settings: Settings, engine: Engine, queue: Queue, secret: bytes =
     app.state.settings, app.state.engine, app.state.queue = settings, engine, queue
     app.state.secret = secret or secrets.token_bytes(csrf.SECRET_BYTES)
     app.state.rate, app.state.streams = Bucket(settings.bounds.per_minute), Streams()
+    app.state.editor = editor_bundle.EditorBundle()
     app.state.templates = templating.Templates(_HERE / "templates")
     app.state.error_page = error_page.show
     failures.install(app)
     app.include_router(pictures.router)  # before the folder of static files: one of them is made by the harness
     app.mount("/static", StaticFiles(directory=_HERE / "static"), name="static")
-    app.include_router(routes.router)
-    for pages in (home, preferences, problem_page, ladder, leaderboard, history, comparison, submission_page, theatre):
-        app.include_router(pages.router)
+    for part in (
+        routes, editor_bundle, home, preferences, problem_page, ladder, leaderboard, history, comparison,
+        submission_page, theatre,
+    ):  # fmt: skip
+        app.include_router(part.router)
     return app

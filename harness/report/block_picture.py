@@ -87,7 +87,7 @@ def _row(m: BlockMap, row: int, name: str, width: float, height: float) -> Itera
         if not count:
             yield svg.hatched(x, y, length * width, height, name, "untouched")
         else:
-            style = f"heat-{_step(count)}" if shared else _colour(m, first - 1)
+            style = f"sharing-{_step(count)}" if shared else _colour(m, first - 1)
             lowest = m.block(first - 1)
             words = f"block {lowest}" if count == 1 else f"{count} blocks, the first is {lowest}"
             yield svg.rectangle(x, y, length * width, height, style, words)
@@ -98,9 +98,10 @@ def _row(m: BlockMap, row: int, name: str, width: float, height: float) -> Itera
 
 
 def _colour(m: BlockMap, number: int) -> str:
-    """Neighbours along any axis of the grid differ."""
+    """Each block its own where there are few; of many, neighbours along any axis of the grid differ."""
     x, y, z = m.block(number)
-    return f"block-{(x + 3 * y + 5 * z) % COLOURS}"
+    few = m.grid[0] * m.grid[1] * m.grid[2] <= COLOURS
+    return f"block-{number if few else (x + 3 * y + 5 * z) % COLOURS}"
 
 
 def _step(count: int) -> int:
@@ -112,7 +113,7 @@ def _legend(m: BlockMap, name: str, y: float) -> tuple[list[Markup], float]:
     shared = _shared(m)
     counts = [count for count in m.blocks if count]
     if shared:
-        entries = [(f"heat-{k}", _span(k)) for k in sorted({_step(count) for count in counts})]
+        entries = [(f"sharing-{k}", _span(k)) for k in sorted({_step(count) for count in counts})]
     else:
         numbers = sorted({first - 1 for first in m.first if first})
         entries = [(_colour(m, n), f"block {m.block(n)}") for n in numbers[:COLOURS]]

@@ -13,7 +13,16 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from harness.report import bars, destination, figures, finding_pictures, measurement, roofline, warp_pictures, wording
+from harness.report import (
+    bars,
+    destination,
+    figures,
+    finding_pictures,
+    measurement,
+    roofline,
+    warp_pictures,
+    wording,
+)
 from harness.report.excerpt import excerpt, printable
 from harness.report.grouping import Group, group_findings
 from harness.results import Access, CaseResult, Finding, Report

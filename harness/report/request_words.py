@@ -46,7 +46,8 @@ def _in_global(r: WarpRequest) -> str:
     step = stride(r)
     if step == 0:
         return f"{moved}: all lanes want the same {plural(r.lane_bytes, 'byte')}, which are moved once."
-    few = "" if r.lanes == len(r.offsets) else f" {r.lanes} of 32 lanes take part."
+    take = "takes" if r.lanes == 1 else "take"
+    few = "" if r.lanes == len(r.offsets) else f" {r.lanes} of 32 lanes {take} part."
     if r.units == r.ideal_units:
         return f"{moved}: coalesced.{few}"
     wasted = f"{r.ideal_units} would do."

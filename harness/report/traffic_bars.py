@@ -15,7 +15,7 @@ from harness.traffic import SECTOR_BYTES, CaseTraffic
 _WIDTH = 480.0
 _LEFT, _RIGHT = 4.0, 400.0  # of the bars
 _FIGURE = 476.0  # where figures end
-_NAME, _BAR, _GAP = 16.0, 11.0, 9.0
+_NAME, _BAR, _GAP = 18.0, 11.0, 9.0
 _MOST = 8  # bars
 _VERBS = {"read": "reads", "write": "writes", "atomic": "updates"}
 
@@ -102,11 +102,11 @@ def draw(bars: Sequence[Bar], name: str, title: str, what: str) -> Markup:
 def _bar(bar: Bar, y: float, full: float) -> Iterator[Markup]:
     room = (_RIGHT - _LEFT) / full
     top = y + _NAME
-    yield svg.text(_LEFT, top - 4, _cut(bar.name), "tick")
+    yield svg.text(_LEFT, top - 5, _cut(bar.name), "tick")
     yield svg.rectangle(_LEFT, top, max(room * bar.amount, 1), _BAR, "wasted")
     yield svg.rectangle(_LEFT, top, max(room * min(bar.ideal, bar.amount), 1), _BAR, "needed")
     yield svg.line(_LEFT + room * bar.ideal, top - 2, _LEFT + room * bar.ideal, top + _BAR + 2, "full")
-    yield svg.text(_FIGURE, top - 4, bar.figure, "label", "end")
+    yield svg.text(_FIGURE, top - 5, bar.figure, "label", "end")
 
 
 def _cut(words: str) -> str:

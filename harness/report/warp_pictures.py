@@ -54,7 +54,7 @@ def worth_drawing(trace: CaseTrace) -> list[WarpRequest]:
     by_line: dict[tuple[object, ...], WarpRequest] = {}
     for r in trace.requests:
         by_line[r.kernel, r.file, r.line, r.space, r.tensor, r.operation, r.lane_bytes] = r
-    order = sorted(by_line.values(), key=lambda r: r.ideal_units - r.units)
+    order = sorted(by_line.values(), key=lambda r: (r.ideal_units - r.units, -r.units))
     shared = [r for r in order if r.space == "shared"]
     conflicts = [r for r in shared if r.units > r.ideal_units] or shared[:1]
     return [r for r in order if r.space == "global"][:_MOST_GLOBAL] + conflicts[:_MOST_SHARED]

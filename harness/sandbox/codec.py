@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from harness import traces
 from harness.devices.base import Argument, Program, RunLimits, RunResult
 from harness.errors import JudgeError, JudgeException, SubmissionError, UsageError
 from harness.results import Access, Finding
@@ -114,10 +115,9 @@ def read_result(frame: Frame, arguments: Sequence[Argument]) -> RunResult:
 
 
 def _trace(raw: Any) -> CaseTrace | None:
-    try:
-        trace: CaseTrace | None = records.read(CaseTrace | None, raw, "trace")
-    except ValueError as error:
-        raise FrameError(f"malformed trace: {error}") from None
+    trace: CaseTrace | None = records.read(CaseTrace | None, raw, "trace")
+    if trace is not None and (complaint := traces.complaint(trace)):
+        raise FrameError(f"malformed trace: {complaint}")
     return trace
 
 

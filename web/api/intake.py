@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from web.store.records import Kind, Request, Submission
 
 NAME_LENGTH, KEY_LENGTH = 200, 200
 DEVICES = ("auto", "cpu", "gpu")
+_log = logging.getLogger(__name__)
 _KEY = re.compile(r"[\x21-\x7e]{1,200}\Z")
 _FULL_SECONDS = 15.0  # after which a full queue is worth another try
 
@@ -48,6 +50,7 @@ def take(state: AppState, wanted: Wanted) -> tuple[Submission, bool]:
         message = f"{bounds.queued} submissions wait already, as many as the site takes on"
         raise later(503, "queue_full", message, _FULL_SECONDS) from None
     if new:
+        _log.info("%s %s %s: /submissions/%s", taken.kind, taken.problem, taken.name, taken.id)
         state.queue.wake()
     elif _content(taken, submissions.source(state.engine, taken.id)) != _wanted_content(request):
         message = f"this Idempotency-Key came with another submission before, {taken.id}"

@@ -43,9 +43,9 @@ def show(
         signature=signature(problem), tests=_tests(problem), card=known, cards=cards.names(),
         benchmarks=benchmark_table.rows(problem, known), basis=benchmark_table.basis(problem, known),
         floors=check.FLOORS[problem.dtype], log_sum_exp=check.LOG_SUM_EXP_FLOORS[problem.dtype],
-        has_ladder=bool(rungs.files(problem.id)), starter=starter(problem),
-        text=_text(request, source),
-        devices=("auto", "cpu", "gpu"), max_bytes=request.app.state.settings.bounds.source_bytes, editor_url="",
+        has_ladder=bool(rungs.files(problem.id)), starter=starter(problem), text=_text(request, source),
+        devices=("auto", "cpu", "gpu"), max_bytes=request.app.state.settings.bounds.source_bytes,
+        editor_url=request.app.state.editor.url,
     )  # fmt: skip
 
 
