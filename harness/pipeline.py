@@ -6,6 +6,8 @@
     run child          started first, so that its imports overlap with compiling; one case at a time
     resource child     last, for registers and spills of what was launched; never changes the verdict
 
+A judging that was asked to trace runs one test a second time behind the others (harness/tracing.py), by slower code.
+
 The verdict of a case is the worst of what the device found and of the comparison (harness/verdict.py ranks them).
 All cases run, also after a wrong one, until one has run out of time, or two out of memory or with their child killed:
 more would cost the learner the same wait again and say nothing new.
@@ -13,13 +15,14 @@ more would cost the learner the same wait again and say nothing new.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness import cards, object_cache, policy, resource_meter, tracks
+from harness import cards, object_cache, policy, resource_meter, tracing, tracks
 from harness import cases as case_builder
 from harness.artefacts import compiled
 from harness.benchmark_stage import OnCard, modelled
@@ -77,6 +80,7 @@ class Options:
     cache: bool = True
     threads: int = 0
     schedule: int | None = None  # a seed that shuffles blocks and warps in the emulator
+    trace: bool = False  # run one test once more in the emulator, to keep what its warps touched (harness/traces.py)
     seconds: float = 0.0
     compile_seconds: float = 30.0  # of NVRTC
     resource_seconds: float = resource_meter.PATIENCE  # of NVRTC at full optimisation, for registers; 0: not at all
@@ -136,6 +140,8 @@ class _Judging:
             try:
                 yield from self._prepare(runner)
                 yield from self._run_all(runner, ahead, tests)
+                if self._options.trace and runner.opened().kind == "cpu":
+                    self._trace(runner)
                 if benchmarks:
                     yield from self._benchmark(runner, tests, benchmarks)
                 if self._options.cache:
@@ -186,6 +192,19 @@ class _Judging:
             if out_of_time or lost >= MAX_LOST_CASES:
                 self._skip(specs[number:], out_of_time)
                 return
+
+    def _trace(self, runner: RunProcess) -> None:
+        """Run the case that tells most once more, and keep what is seen of it; the verdict stands already."""
+        number = tracing.representative(self._cases)
+        if number is None:
+            return
+        name = self._cases[number].name
+        specs = [spec for spec in self._problem.tests + self._problem.benchmarks if spec.name == name]
+        case = next(case_builder.build_specs(self._problem, specs[:1], self._seed, honest=False))
+        limits = replace(self._run_limits(), trace=True)
+        with contextlib.suppress(ChildDied, SubmissionError):  # a picture less
+            run = runner.run(case.arguments, limits, _schedule_seed(self._seed, name))
+            self._cases[number] = replace(self._cases[number], trace=run.trace)
 
     def _benchmark(self, runner: RunProcess, tests: Sequence[CaseSpec], specs: Sequence[CaseSpec]) -> Iterator[Event]:
         """Time the benchmarks on a card, or model them from what the emulator counts; then the score."""

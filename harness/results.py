@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from harness.measure.records import Benchmark, Ceilings
+from harness.traces import CaseTrace
 from harness.traffic import CaseTraffic
 from harness.verdict import FindingKind, Verdict
 
@@ -144,6 +145,7 @@ class CaseResult:
     launches: tuple[LaunchShape, ...] = ()
     traffic: CaseTraffic | None = None  # modelled; None where nothing ran in the emulator
     benchmark: Benchmark | None = None  # None for a test, and where the benchmark was not accepted
+    trace: CaseTrace | None = None  # of at most one case, in a judging that was asked to trace
     mismatches: tuple[MismatchMap, ...] = ()  # of each wrong output
 
 

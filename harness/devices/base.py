@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from harness.results import Finding, LaunchShape
+from harness.traces import CaseTrace
 from harness.traffic import CaseTraffic
 
 
@@ -47,6 +48,7 @@ class RunLimits:
     threads: int = 0  # host threads for the emulator; 0: all cores
     device_state_bytes: int = 0  # of device variables that the problem lets kernels write
     schedule: int | None = None  # seed that shuffles the emulator's order of blocks and warps; None: as numbered
+    trace: bool = False  # keep single requests, to be drawn: slower, and on one host thread
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class RunResult:
     unwritten: dict[str, int] = field(default_factory=dict)  # tensor -> elements never written
     launches: tuple[LaunchShape, ...] = ()  # the plan's, by shape
     traffic: CaseTraffic | None = None  # None where nothing was launched, or the device does not count
+    trace: CaseTrace | None = None  # None unless the limits ask for it and the device can
 
 
 class Device(Protocol):

@@ -23,6 +23,7 @@ from harness.devices.footprints import Footprints
 from harness.devices.names import readable
 from harness.devices.places import LaunchPlaces, Tensors
 from harness.devices.shapes import launch_shapes
+from harness.devices.traces import TraceRecorder
 from harness.devices.traffic import Recorder
 from harness.emulator import layout as L
 from harness.emulator import memory, ptx
@@ -43,9 +44,9 @@ MAX_LOCAL_BYTES = 512 * 1024  # a thread, by the CUDA C++ programming guide, tab
 
 
 @lru_cache(maxsize=2)
-def emulated(text: str) -> EmulatedProgram:
+def emulated(text: str, traced: bool = False) -> EmulatedProgram:
     """The program of a PTX text; its kernels are compiled when they are first launched."""
-    return EmulatedProgram(ptx.parsed(text))
+    return EmulatedProgram(ptx.parsed(text), traced)
 
 
 class EmulatorDevice:
@@ -57,7 +58,7 @@ class EmulatorDevice:
         """See harness.devices.base.Device."""
         start = time.monotonic()
         try:
-            compiled = emulated(program.ptx)
+            compiled = emulated(program.ptx, limits.trace)
             plan = make_plan(program, arguments, cards.get(program.card), limits)
         except PlanFault as fault:
             return _nothing_ran(arguments, fault.findings, time.monotonic() - start)
@@ -66,6 +67,8 @@ class EmulatorDevice:
                 FindingKind.UNSUPPORTED, f"The emulator does not know this: {error.what}.", program.source_name
             )
             return _nothing_ran(arguments, (finding,), time.monotonic() - start)
+        if limits.trace:
+            limits = replace(limits, threads=1)
         run = _Run(program, compiled, arguments, plan, limits, start)
         run.replay()
         result = run.result()
@@ -115,6 +118,7 @@ class _Run:
         self.launcher = Launcher(self.memory, limits.threads, limits.schedule)
         self.card, self.kernels = cards.get(program.card), ptx.parsed(program.ptx).kernels
         self.traffic = Recorder(compiled.module, self.file, self.memory)
+        self.trace = TraceRecorder(compiled.module, self.file, self.memory, self.tensors) if limits.trace else None
         self.findings: list[Finding] = []
         self.stdout = plan.stdout
         self.used = 0
@@ -183,19 +187,22 @@ class _Run:
             )
             return False
         budget = max(1, (self.limits.instructions // 32 - self.used))
+        places = LaunchPlaces(kernel, step, readable(step.kernel))
+        trace = self.trace.begin(places) if self.trace else 0
         try:
             outcome = self.launcher.launch(
-                kernel, self._grid(step), step.block, step.shared_bytes, step.args, budget, max(left, 0.01)
+                kernel, self._grid(step), step.block, step.shared_bytes, step.args, budget, max(left, 0.01), trace
             )
         except MemoryError:
             self._too_much(step, "needs more memory for its threads' local variables than the judge has")
             return False
         self.used += outcome.instructions
         self.timing_matters |= _by_chance(outcome)
-        places = LaunchPlaces(kernel, step, readable(step.kernel))
         self.stdout += self.reporter.printed(outcome)
         self.findings += self.reporter.findings(places, outcome)
         self.traffic.add(places, outcome)
+        if self.trace:
+            self.trace.add(places, outcome)
         return outcome.fault is None
 
     def _grid(self, step: Launch) -> Grid:
@@ -228,4 +235,4 @@ class _Run:
         seconds = time.monotonic() - self.start
         traffic = self.traffic.case(self.launcher.touched())
         return RunResult(outputs, tuple(self.findings), stdout, seconds, unwritten, launches=launch_shapes(self.plan),
-                         traffic=traffic)  # fmt: skip
+                         traffic=traffic, trace=self.trace.case() if self.trace else None)  # fmt: skip

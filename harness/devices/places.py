@@ -47,15 +47,20 @@ class LaunchPlaces:
         dynamic = self.launch.shared_bytes
         return self.kernel.dynamic_offset + dynamic if dynamic else self.kernel.static_shared
 
-    def shared_spot(self, offset: int) -> Spot:
-        """The shared variable that holds a byte; its index in 4-byte words."""
+    def shared_variable(self, offset: int) -> tuple[str, int]:
+        """(name, first byte) of the shared variable that holds a byte; ("", 0) where none does."""
         best, start = "", -1
         for name, at in self.kernel.shared.items():
             if start < at <= offset:
                 best, start = name, at
-        if not best:
+        return (_variable(best), start) if best else ("", 0)
+
+    def shared_spot(self, offset: int) -> Spot:
+        """The shared variable that holds a byte; its index in 4-byte words."""
+        name, start = self.shared_variable(offset)
+        if not name:
             return Spot("", (), f"memory at byte {offset}")
-        index, name = (offset - start) // 4, _variable(best)
+        index = (offset - start) // 4
         following = [at for at in self.kernel.shared.values() if at > start]
         if min([self.shared_bytes(), *following]) - start <= 4:  # a single word
             return Spot(name, (index,), name)

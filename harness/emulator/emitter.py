@@ -115,8 +115,8 @@ class Emitter:
     """The state of one function's text, and what the opcode handlers write it with."""
 
     def __init__(self, module: Module, f: Function, blocks: list[Block], flow: Flow, shape: Shape, places: Layout,
-                 outline: bool):  # fmt: skip
-        """outline: memory accesses as calls, for functions too large to inline them."""
+                 outline: bool, traced: bool = False):  # fmt: skip
+        """outline: memory accesses as calls, for functions too large to inline them; traced: see access/tracing.py."""
         self.module, self.f, self.blocks, self.flow, self.shape, self.places = module, f, blocks, flow, shape, places
         self.types = f.reg_types
         self.outline = outline
@@ -126,6 +126,7 @@ class Emitter:
         self.communicates = not shape.single and communicates(f)
         self.unit = unit(f)
         self.counted = not shape.single  # whether traffic and instructions are counted
+        self.traced = traced and not shape.single
         self.census, self.block_number, self.guarded = Census(), -1, False  # of what, and where the lowering is in it
         self.lines: list[str] = []
         self.entry: list[str] = []

@@ -89,14 +89,16 @@ class Launcher:
         args: bytes,
         budget: int,
         seconds: float,
+        trace: int = 0,
     ) -> Outcome:
         """Run the grid to its end, or to its first fault.
 
         args: the parameter block; budget: warp-instructions of each host thread; seconds: wall time, after which the
-        run is stopped. Raises MemoryError where the threads' local memory does not fit."""
+        run is stopped; trace: address of a layout.Trace for a traced kernel, whose host threads share it. Raises
+        MemoryError where the threads' local memory does not fit."""
         grid = grid if isinstance(grid, Grid) else Grid(grid)
         self._memory.begin_launch(grid.blocks, sharing.unit(kernel.function), kernel.communicates)
-        return _Launch(self, kernel, grid, block, dynamic_shared, args, budget).run(seconds)
+        return _Launch(self, kernel, grid, block, dynamic_shared, args, budget, trace).run(seconds)
 
     def counters_for(self, kernel: Compiled, threads: int) -> Counters:
         """Fresh counters for a launch."""
@@ -117,8 +119,8 @@ class _Launch:
     """One launch on its way: gives workers what they need, runs them, and collects what they saw."""
 
     def __init__(self, owner: Launcher, kernel: Compiled, grid: Grid, block: Index3, dynamic_shared: int, args: bytes,
-                 budget: int):  # fmt: skip
-        self._owner, self._kernel, self._grid, self._budget = owner, kernel, grid, budget
+                 budget: int, trace: int):  # fmt: skip
+        self._owner, self._kernel, self._grid, self._budget, self._trace = owner, kernel, grid, budget, trace
         self._block, self._dynamic_shared = block, dynamic_shared
         self._params = ctypes.create_string_buffer(args, len(args) + 16)
         self._following = ctypes.c_uint64(0)
@@ -183,6 +185,7 @@ class _Launch:
         c.race_base, c.start_time, c.order = shadows.base, shadows.start, ctypes.addressof(shadows.order)
         c.locks = ctypes.addressof(owner._locks) if self._threads > 1 else 0
         c.grid_workspace, c.sets_aside = self._grid.workspace, int(self._kernel.communicates)
+        c.trace = self._trace
         order.apply(c, *self._orders)
 
     def _run_side_by_side(self) -> list[int]:

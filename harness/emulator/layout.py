@@ -145,6 +145,48 @@ class BulkCopy(c.Structure):
     ]
 
 
+class TracedRequest(c.Structure):
+    """One request of a warp, as a traced kernel made it (access/tracing.py)."""
+
+    _fields_ = [
+        ("block", c.c_uint64),
+        ("warp", c.c_uint32),
+        ("mask", c.c_uint32),
+        ("lanes", c.c_uint32),  # in the mask; 0: nothing is kept here
+        ("cost", c.c_uint32),  # sectors, or passes of shared memory, beyond the ideal
+        ("address", c.c_uint64 * LANES),  # generic
+    ]
+
+
+class TraceMap(c.Structure):
+    """Which blocks touched which cell of a buffer: of each cell `stride` bytes, a bit for every block."""
+
+    _fields_ = [
+        ("size", c.c_uint64),  # bytes of the buffer
+        ("row_bytes", c.c_uint64),
+        ("row_shift", c.c_uint64),  # log2 of a cell's rows
+        ("byte_shift", c.c_uint64),  # log2 of a cell's bytes of each row
+        ("columns", c.c_uint64),  # cells side by side
+        ("stride", c.c_uint64),
+        ("read", c.c_uint64),  # -> bits; 0 where the buffer is not mapped
+        ("written", c.c_uint64),
+        ("next", c.c_uint64),  # -> the next TraceMap of the buffer, in other cells; 0: none
+    ]
+
+
+class Trace(c.Structure):
+    """Where a traced launch leaves what it saw."""
+
+    _fields_ = [
+        ("requests", c.c_uint64),  # TRACED_SLOTS TracedRequests for each instruction
+        ("maps", c.c_uint64),  # a TraceMap for each row of the buffer table
+        ("nmaps", c.c_uint64),
+    ]
+
+
+TRACED_SLOTS = 4  # the request of most lanes and the costliest, of global memory and then of shared memory
+
+
 class Context(c.Structure):
     """One per worker thread."""
 
@@ -238,6 +280,7 @@ class Context(c.Structure):
         ("grid_workspace", c.c_uint64),  # of a cooperative launch: %envreg1, %envreg2
         ("counts", c.c_uint64),  # TRAFFIC_CELLS cells for each instruction on shared and local memory, S_* below
         ("block_counts", c.c_uint64),  # two cells for each PTX block: executions, and lanes where they vary
+        ("trace", c.c_uint64),  # -> Trace, for kernels compiled to be traced; 0: not this launch
     ]
 
 

@@ -194,6 +194,10 @@ def _move_pieces(m: Needs, f: Fn, space: str, s: Stored, store: bool) -> None:
         down = f.let(f"mul <32 x i64> {pitch}, {_constant(lines)}")
         address = f.let(f"add <32 x i64> {f.let(f'add <32 x i64> {base}, {down}')}, {_constant(offsets)}")
         count, place = min(LANES, s.pieces - start), _at(f, GROUP * (start // LANES))
+        if m.traced:
+            window = L.SHARED_WINDOW << L.WINDOW_BITS if space == "shared" else 0
+            whole = f.let(f"or <32 x i64> {address}, splat (i64 {window})")
+            access.trace_lanes(m, f, whole, (1 << count) - 1, s.piece, store)
         ok, on = _moved(m, f, space, s.piece // 4, store, address, count, place), f.new_label()
         f(f"  br i1 {ok}, label %{on}, label %bad, !prof !2\n{on}:")
 

@@ -52,9 +52,11 @@ def _copy(lo: Emitter, i: Ins) -> None:
         for byte in range(nbytes - 1):
             short = _lanes_with(lo, part, f"icmp ugt <32 x i32> {size}, splat (i32 {byte})")
             _read(lo, i, source, short, data, byte, 1, 1)
+    traffic.trace(lo, i, source, nbytes, store=False, mask=lanes)
     _read(lo, i, source, lanes, data, 0, 4, words)
     target = address_of(lo, i.args[0], "i32", vec=True)
     traffic.count_shared(lo, i, target, nbytes)
+    traffic.trace_shared(lo, i, target, nbytes, store=True)
     call = f"@{copies.issue(lo, nbytes)}(ptr %ctx, ptr %warp, <32 x i32> {target}, i32 {lo.mask}, i32 {lo.number(i)}"
     lo.go_on_if(lo.let(f"call i1 {call}, ptr {data})"))
 

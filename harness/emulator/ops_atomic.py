@@ -104,6 +104,7 @@ def atomic(lo: Emitter, i: Ins) -> None:
     _releases(lo, i)
     traffic.note_access(lo, i, "generic", "atomic", update.nbytes * update.count)
     traffic.count_generic(lo, i, a, update.nbytes * update.count, atomic=True)
+    traffic.trace(lo, i, a, update.nbytes * update.count, store=True)
     data = operands[: 2 if update.op == "cas" else 1]  # a cache policy may follow
     bits = 8 * update.register_bytes
     registers = [part for operand in data for part in _parts(operand)]

@@ -168,6 +168,7 @@ def _load_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> tuple[
     scalar, vector = access.values_type(bits, n, vector=False), access.values_type(bits, n, vector=True)
     common = f"i32 {lo.mask}, i32 {insn}"
     traffic.note_access(lo, i, space, "read", nbytes * n, uniform)
+    _trace(lo, i, i.args[1], space, nbytes * n, store=False)
     if lo.shape.single:
         a = _single_address(lo, i.args[1], space)
         h = need(lo, f"single_ld_{suffix}", lambda m, name: access.single_u(m, name, nbytes, n, store=False))
@@ -210,6 +211,14 @@ def _load_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> tuple[
     )
     lo.go_on_if(lo.let(f"call i1 @{h}(ptr %ctx, ptr %warp, <32 x i64> {a}, {common}, ptr {res})"))
     return _read_results(lo, bits, n), True
+
+
+def _trace(lo: Emitter, i: Ins, address: Operand, space: str, nbytes: int, store: bool) -> None:
+    """Have a traced kernel keep the request; local memory is each thread's own and not drawn."""
+    if lo.traced and space == "shared":
+        traffic.trace_shared(lo, i, address_of(lo, address, "i32", vec=True), nbytes, store)
+    elif lo.traced and space in ("global", "const", "generic"):
+        traffic.trace(lo, i, address_of(lo, address, "i64", vec=True), nbytes, store)
 
 
 def _read_results(lo: Emitter, bits: int, n: int) -> list[str]:
@@ -261,6 +270,7 @@ def _store_memory(lo: Emitter, i: Ins, space: str, nbytes: int, n: int) -> None:
     else:
         values = [_bits_of(lo, p, bits, vec) for p in parts]
     traffic.note_access(lo, i, space, "write", nbytes * n, uniform)
+    _trace(lo, i, i.args[0], space, nbytes * n, store=True)
     if lo.shape.single:
         a = _single_address(lo, i.args[0], space)
         h = need(lo, f"single_st_{suffix}", lambda m, name: access.single_u(m, name, nbytes, n, store=True))

@@ -91,6 +91,7 @@ class Program:
     """A parsed module and the kernels compiled from it so far."""
 
     module: Module
+    traced: bool = False  # whether its kernels keep single requests (access/tracing.py); they are slower
     compiled: dict[tuple[str, Shape], Compiled] = field(default_factory=dict)
 
     @cached_property
@@ -113,7 +114,7 @@ class Program:
     def _compile(self, name: str, shape: Shape) -> Compiled:
         f = flatten(self.module, name)
         places, static, dynamic = self._layout(name, f)
-        lowered = lower(self.module, f, places, shape)
+        lowered = lower(self.module, f, places, shape, self.traced)
         text = lowered.ir + schedule.scheduler_ir()
         small = text.count("\n") < UNOPTIMISED_ABOVE
         native = jit.compile_ir(text, passes=2 if small else 0, codegen=2 if small else 1)
@@ -135,7 +136,7 @@ class Program:
         return Layout(shared, local, (end + 15) // 16 * 16, variables, self.kernel_addresses), static, dynamic
 
 
-def lower(module: Module, f: Function, places: Layout, shape: Shape) -> Lowered:
+def lower(module: Module, f: Function, places: Layout, shape: Shape, traced: bool = False) -> Lowered:
     """All steps from a flat PTX function to IR."""
     blocks = build(f, suspend_at_calls=shape.single)
     for b in blocks:
@@ -147,5 +148,6 @@ def lower(module: Module, f: Function, places: Layout, shape: Shape) -> Lowered:
     unset = undefined.analyse(blocks, f.reg_types, sources) if sources else frozenset()
     flow = uniform.analyse(blocks, f.reg_types, shape)
     count = sum(len(b.ins) for b in blocks)
-    return Lowering(module, f, blocks, flow, shape, places, outline=count > OUTLINE_ABOVE, undefined=unset,
+    outline = traced or count > OUTLINE_ABOVE
+    return Lowering(module, f, blocks, flow, shape, places, outline=outline, traced=traced, undefined=unset,
                     deferred=deferred).run()  # fmt: skip

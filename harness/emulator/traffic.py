@@ -57,6 +57,23 @@ def count_rows(lo: Emitter, i: Ins, addresses: str, rows: int, kind: str) -> Non
         helper = access.generic_traffic(lo, ROW_BYTES, False)
         lanes = (1 << rows) - 1 if rows < L.LANES else -1
         lo.emit(f"call void @{helper}(ptr %ctx, <32 x i64> {places}, i32 {lanes}, i32 {lo.number(i)})")
+        trace(lo, i, places, ROW_BYTES, kind == "write", str(lanes))
+
+
+def trace(lo: Emitter, i: Ins, addresses: str, nbytes: int, store: bool, mask: str = "") -> None:
+    """Have a traced kernel keep a request of `nbytes` a lane at generic addresses (<32 x i64>)."""
+    if lo.traced:
+        helper = access.traced_request(lo, nbytes)
+        how = f"i32 {mask or lo.mask}, i32 {lo.number(i)}, i1 {'true' if store else 'false'}"
+        lo.emit(f"call void @{helper}(ptr %ctx, ptr %warp, <32 x i64> {addresses}, {how})")
+
+
+def trace_shared(lo: Emitter, i: Ins, offsets: str, nbytes: int, store: bool) -> None:
+    """The same at offsets in shared memory (<32 x i32>)."""
+    if lo.traced:
+        wide = lo.let(f"zext <32 x i32> {offsets} to <32 x i64>")
+        window = L.SHARED_WINDOW << L.WINDOW_BITS
+        trace(lo, i, lo.let(f"or <32 x i64> {wide}, splat (i64 {window})"), nbytes, store)
 
 
 def _cells(lo: Emitter, number: int) -> str:

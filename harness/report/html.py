@@ -13,7 +13,16 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from harness.report import bars, destination, figures, finding_pictures, measurement, roofline, wording
+from harness.report import (
+    bars,
+    destination,
+    figures,
+    finding_pictures,
+    measurement,
+    roofline,
+    warp_pictures,
+    wording,
+)
 from harness.report.excerpt import excerpt, printable
 from harness.report.grouping import Group, group_findings
 from harness.results import Access, CaseResult, Finding, Report
@@ -33,9 +42,14 @@ def render(report: Report, source: str, repeat: str, date: str = "") -> str:
         report=report, repeat=repeat, facts=_facts(report, date or _now()), findings=_findings(report, source),
         more_findings=max(0, len(group_findings(report)) - _MOST_FINDINGS), printed=_printed(report),
         log=report.compile.log.strip()[:_MOST_LOG], traffic=_traffic(report), roofline=roofline.draw(report),
-        points=roofline.points(report), bars=bars.draw(report),
+        points=roofline.points(report), bars=bars.draw(report), warps=_warps(report),
     )  # fmt: skip
     return destination.HTML.decode() + page + "\n"
+
+
+def picture_style() -> str:
+    """CSS of the pictures alone, for pages that show them without the rest of this one."""
+    return _environment().get_template("charts.css.j2").render()
 
 
 def _environment() -> jinja2.Environment:
@@ -142,3 +156,9 @@ def _traffic(report: Report) -> tuple[CaseResult, CaseTraffic] | None:
     """The case that moved most."""
     counted = [(case, case.traffic) for case in report.cases if case.traffic and case.traffic.sector_bytes]
     return max(counted, key=lambda item: item[1].sector_bytes, default=None)
+
+
+def _warps(report: Report) -> tuple[CaseResult, list[warp_pictures.Picture]] | None:
+    """The case that was traced, and its drawings."""
+    case = warp_pictures.traced(report)
+    return None if case is None else (case, warp_pictures.of_case(case))

@@ -9,6 +9,8 @@ The fields are those of harness.results.Report, and of the records within it by 
                 findings, stdout, parameters, and
       launches[]  of kernels by their mangled names: grid, block, dynamic_shared_bytes, count
       traffic     see harness/traffic.py; null where nothing ran in the emulator
+      trace       harness.traces.CaseTrace: requests[] of warps, with `offsets` of the 32 lanes in bytes, and maps[] of
+                  which block touched what; of at most one case, in a judging that was asked to trace, else null
       benchmark   harness.measure.records.Benchmark: bytes, flops, seconds, bandwidth in bytes/s, rate in FLOP/s, shares
                   of 1, score, baselines[] {name, seconds (0: it did not run), dtype, note}; null for a test, and for a
                   benchmark that was not accepted
@@ -61,7 +63,10 @@ def _case(case: CaseResult) -> dict[str, Any]:
     fields["error"] = max((error.ratio for error in case.errors), key=_nan_is_worst, default=None)
     fields["time"] = fields.pop("seconds")
     fields["benchmark"] = case.benchmark and _benchmark(case.benchmark)
-    order = ("name", "verdict", "error", "time", "benchmark", "traffic", "errors", "findings", "stdout", "parameters")
+    order = (
+        "name", "verdict", "error", "time", "benchmark", "traffic", "trace", "errors", "findings", "stdout",
+        "parameters",
+    )  # fmt: skip
     return {name: fields[name] for name in order} | fields
 
 

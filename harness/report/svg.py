@@ -24,9 +24,18 @@ def line(x1: float, y1: float, x2: float, y2: float, style: str) -> Markup:
     return Markup(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{style}"/>')
 
 
-def rectangle(x: float, y: float, width: float, height: float, style: str) -> Markup:
+def rectangle(x: float, y: float, width: float, height: float, style: str, words: str = "") -> Markup:
+    """words: what is said of it where a pointer rests on it."""
     place = f'x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:.1f}"'
+    if words:
+        return Markup(f'<rect {place} class="{style}"><title>{escape(printable(words))}</title></rect>')
     return Markup(f'<rect {place} class="{style}"/>')
+
+
+def hatched(x: float, y: float, width: float, height: float, picture: str, style: str = "") -> Markup:
+    """A rectangle filled with the pattern that `picture` of that name defines."""
+    place = f'x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:.1f}"'
+    return Markup(f'<rect {place} fill="url(#{picture}-hatch)" class="{style}"/>')
 
 
 def polygon(points: Iterable[tuple[float, float]], style: str) -> Markup:

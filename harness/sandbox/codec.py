@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from harness import traces
 from harness.devices.base import Argument, Program, RunLimits, RunResult
 from harness.errors import JudgeError, JudgeException, SubmissionError, UsageError
 from harness.results import Access, Finding
 from harness.sandbox import records
 from harness.sandbox.frames import DTYPES, Frame, FrameError
 from harness.sandbox.resource_codec import read_launches
+from harness.traces import CaseTrace
 from harness.traffic import CaseTraffic
 from harness.verdict import FindingKind, Verdict
 
@@ -75,6 +77,7 @@ def result_frame(result: RunResult) -> Frame:
         "unwritten": {name: int(count) for name, count in result.unwritten.items()},
         "launches": [dataclasses.asdict(shape) for shape in result.launches],
         "traffic": None if result.traffic is None else dataclasses.asdict(result.traffic),
+        "trace": None if result.trace is None else dataclasses.asdict(result.trace),
     }
     return Frame("result", fields, result.outputs)
 
@@ -107,7 +110,15 @@ def read_result(frame: Frame, arguments: Sequence[Argument]) -> RunResult:
         unwritten={name: unwritten[name] for name in due if name in unwritten},
         launches=read_launches(frame.fields.get("launches")),
         traffic=records.read(CaseTraffic | None, frame.fields.get("traffic"), "traffic"),
+        trace=_trace(frame.fields.get("trace")),
     )
+
+
+def _trace(raw: Any) -> CaseTrace | None:
+    trace: CaseTrace | None = records.read(CaseTrace | None, raw, "trace")
+    if trace is not None and (complaint := traces.complaint(trace)):
+        raise FrameError(f"malformed trace: {complaint}")
+    return trace
 
 
 def refusal_frame(error: SubmissionError) -> Frame:

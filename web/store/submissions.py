@@ -115,7 +115,7 @@ def latest(
             found = session.execute(anchor).one_or_none()
             if found is None:
                 return []
-            query = query.where(tuple_(SubmissionRow.created, SubmissionRow.id) < found.tuple())
+            query = query.where(tuple_(SubmissionRow.created, SubmissionRow.id) < tuple(found))
         return [_record(*row) for row in session.execute(query)]
 
 

@@ -19,11 +19,12 @@ from harness.emulator.access.local_memory import local_u
 from harness.emulator.access.shared_memory import Shared, shared_u, shared_v
 from harness.emulator.access.shared_scattered import shared_atomic
 from harness.emulator.access.slow import slow
+from harness.emulator.access.tracing import trace_lanes, traced_request
 from harness.emulator.access.traffic import generic_traffic, shared_traffic
 from harness.emulator.access.unwritten import unwritten
 
 __all__ = [
     "Entry", "Needs", "Shared", "fault", "first_lane", "generic_s", "generic_traffic", "global_u", "global_v", "hazard",
     "local_u", "meet", "need", "reject", "shared_atomic", "shared_traffic", "shared_u", "shared_v", "single_u", "slow",
-    "unwritten", "values_type", "within",
+    "trace_lanes", "traced_request", "unwritten", "values_type", "within",
 ]  # fmt: skip

@@ -23,6 +23,7 @@ class Needs(Protocol):
     unit: int  # bytes that one entry of the shadow of global memory stands for
     alone: bool  # one thread without blocks: solve()
     counted: bool  # whether its memory traffic is counted
+    traced: bool  # whether single requests are kept, to be drawn
 
 
 def need(m: Needs, name: str, build: Callable[[Needs, str], str]) -> str:
