@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import logging
 import socket
+import threading
 import webbrowser
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -79,7 +80,7 @@ def _answer(app: FastAPI, settings: Settings, listener: socket.socket, parsed: a
     def ready() -> None:
         _say(f"serving on {url}  submissions are kept in {_short(settings.folder)}; Ctrl-C stops it")
         if parsed.open:
-            webbrowser.open(url)
+            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()  # one in a terminal stays
 
     server.Server(app, ready, app.state.streams.close).run(sockets=[listener])
 
