@@ -108,7 +108,7 @@ def _finished(engine: Engine, request: Request, report: Report) -> Submission:
 class _Checker(HTMLParser):
     """What every page keeps to."""
 
-    VOID = frozenset({"meta", "link", "input", "br", "img", "hr", "rect", "line", "circle", "polygon", "path"})
+    VOID = frozenset({"meta", "link", "input", "br", "wbr", "img", "hr", "rect", "line", "circle", "polygon", "path"})
 
     def __init__(self) -> None:
         super().__init__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
@@ -16,6 +17,7 @@ from harness.signature import Scalar, Tensor
 from web import catalogue
 from web.pages import preferences, rungs, templating
 from web.rendering.statements import statement
+from web.settings import Settings
 from web.store import submissions
 
 router = APIRouter(include_in_schema=False)
@@ -37,15 +39,21 @@ def show(
     """The problem in one of its tracks, the first if none is asked for, with the speed of light on a card. The editor
     begins with the starter, or with the `source` of a submission."""
     problem = catalogue.track(problem_id, dtype or None, variant or None)
-    known = _card(card or request.app.state.settings.card)
+    settings = request.app.state.settings
+    known = _card(card or settings.card)
     return templating.page(
         request, "problem.html", problem=problem, statement=statement(problem, preferences.language(request)),
         signature=signature(problem), tests=_tests(problem), card=known, cards=cards.names(),
         benchmarks=benchmark_table.rows(problem, known), basis=benchmark_table.basis(problem, known),
         floors=check.FLOORS[problem.dtype], log_sum_exp=check.LOG_SUM_EXP_FLOORS[problem.dtype],
         has_ladder=bool(rungs.files(problem.id)), starter=starter(problem), text=_text(request, source),
-        devices=("auto", "cpu", "gpu"), max_bytes=request.app.state.settings.bounds.source_bytes, editor_url="",
+        devices=_devices(settings), max_bytes=settings.bounds.source_bytes, editor_url=request.app.state.editor.url,
     )  # fmt: skip
+
+
+def _devices(settings: Settings) -> tuple[str, ...]:
+    """What a submission may choose from; there is no choice where no GPU can be used."""
+    return ("auto", "cpu", "gpu") if settings.scheduler or find_spec("pycuda") else ("auto",)
 
 
 def _card(name: str) -> Card:
