@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from harness import problem
 from tests import api_kit
 from tests.api_kit import KERNEL, PROGRAM, URL, Site
+from web import catalogue
+from web.errors import SiteError
 from web.security import csrf, guard, hosts, rate
 from web.settings import Bounds
 from web.store import submissions
@@ -111,6 +114,14 @@ def test_the_token_of_another_browser_does_not_fit(site: Site) -> None:
     assert own != foreign
     headers = {"X-CSRF-Token": foreign}
     assert one.post("/api/submissions", json=api_kit.new(), headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("cookie", [None, "", "x", "A" * 31, "A" * 33, "A" * 31 + "\n"])
+def test_a_browser_without_a_cookie_of_ours_changes_nothing(site: Site, cookie: str | None) -> None:
+    headers = {"X-CSRF-Token": csrf.token(site.app.state.secret, cookie or "")}
+    headers |= {} if cookie is None else {"Cookie": f"{csrf.COOKIE}={cookie!r}"}
+    answer = TestClient(site.app, base_url=URL).post("/api/submissions", json=api_kit.new(), headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "stale_token")
 
 
 def test_whoever_plants_a_cookie_cannot_make_its_token(site: Site) -> None:
@@ -293,3 +304,7 @@ def test_sql_is_inert_in_every_field(site: Site) -> None:
 def test_a_problem_is_an_id_and_never_a_path(site: Site, name: str) -> None:
     assert site.send(problem=name).status_code == 422
     assert site.program.get(f"/api/problems/{name}").status_code in (404, 422)
+    with pytest.raises(SiteError, match="there is no such problem"):
+        catalogue.find(name)
+    with pytest.raises(SiteError, match="there is no such problem"):
+        catalogue.find(f"../{problem.ROOT.name}/split_k_merge")
