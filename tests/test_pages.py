@@ -10,7 +10,8 @@ import pytest
 from harness import problem as problems
 from tests import api_kit, site_kit
 from tests.site_kit import Filled
-from web.pages import preferences, problem_page, rungs
+from web.pages import home, preferences, problem_page, rungs
+from web.store.records import Progress
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,13 @@ def test_the_list_shows_progress_and_the_last_submissions(filled: Filled) -> Non
     row = row[: row.index("</tr>")]
     assert "solved" in row and "not tried" not in row and "2 submissions" in row  # runs of samples do not count
     assert f'href="/submissions/{filled.ids["queued"]}"' in page and filled.ids["race"] not in page  # the last six
+
+
+def test_progress_is_told_in_three_states() -> None:
+    progress = {"paged_decode": Progress("paged_decode", 2, 0), "split_k_merge": Progress("split_k_merge", 3, 1)}
+    found = {entry.problem.id: entry.state for entry in home.entries_of(progress)}
+    assert found == {"split_k_merge": "solved", "paged_decode": "tried", "flash_attention": "new"}
+    assert list(found) == ["split_k_merge", "paged_decode", "flash_attention"]  # easy, medium, hard
 
 
 @pytest.mark.parametrize(

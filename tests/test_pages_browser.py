@@ -23,6 +23,7 @@ PAGES = (
     "/problems/paged_decode/ladder", "/problems/split_k_merge/ladder?rung=2", "/problems/split_k_merge/leaderboard",
     "/nothing",
 )  # fmt: skip
+READ = PAGES[:2] + PAGES[3:5] + PAGES[9:10]  # in the dark, too: they have all kinds of elements
 WAYS = (("light", "1440", "en"), ("dark", "360", "zh"))
 _SIZES = "[document.documentElement.scrollWidth, window.innerWidth]"
 _PAPER = "getComputedStyle(document.documentElement).backgroundColor"
@@ -72,7 +73,8 @@ def test_pages_serve_every_reader(served: Served, chromium: Browser, way: tuple[
         answer = page.goto(served.path(path), wait_until="domcontentloaded")
         assert answer and answer.status == (404 if path == "/nothing" else 200), path
         page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
-        found += [(path, fault["id"], fault["nodes"][0]["html"]) for fault in axe.run(page).response["violations"]]
+        if path in READ or theme == "light":
+            found += [(path, each["id"], each["nodes"][0]["html"]) for each in axe.run(page).response["violations"]]
         wide, room = page.evaluate(_SIZES)
         assert wide <= room, f"{path} scrolls sideways"
     assert found == []

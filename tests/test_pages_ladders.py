@@ -59,8 +59,7 @@ def test_a_header_is_read_paragraph_by_paragraph(tmp_path: Path, monkeypatch: py
     assert rungs.measured("split_k_merge") is None
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize(("problem", "language"), [*zip(PROBLEMS, ("en", "zh", "zh"), strict=True)])
 def test_ladders_read_from_end_to_end(filled: Filled, problem: str, language: str) -> None:
     page = filled.page(f"/problems/{problem}/ladder", lang=language)
     assert 'class="code' not in page and "<details open" not in page  # answers are folded
