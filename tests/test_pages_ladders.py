@@ -36,10 +36,10 @@ def test_every_solution_is_a_rung(problem: str) -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_results_are_those_of_the_file(problem: str) -> None:
-    measured = rungs.measured(problem)
+    measured, written = rungs.measured(problem), ladder.results()["solutions"]
     assert measured and measured.card == "NVIDIA H200"
     for name, result in measured.results.items():
-        entry = ladder.results()["solutions"][f"{problem}/{name}"]
+        entry = written[f"{problem}/{name}"]
         assert result.score == entry.get("score") and result.cases == entry.get("cases", {})
         assert (result.score is None) == bool(result.said)
 
