@@ -27,9 +27,9 @@ MAX_BYTES = 256 << 10
 _PAGE = """<!doctype html>
 <html lang="en"{% if theme %} data-theme="{{ theme }}"{% endif %}>
 <head><meta charset="utf-8"><title>Problem</title><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="csrf-token" content="{{ token }}"><link rel="stylesheet" href="/page.css">
+<meta name="csrf-token" content="{{ csrf_token }}"><link rel="stylesheet" href="/page.css">
 <link rel="stylesheet" href="/static/workbench.css"></head>
-<body><main><h1>{{ problem.title }}</h1>{% include "_workbench.html" %}</main></body></html>"""
+<body><main><a href="#workbench">Before</a><h1>{{ problem.title }}</h1>{% include "_workbench.html" %}</main></body></html>"""
 _LIGHT = (
     "--paper:#fff;--panel:#f3f5f8;--ink:#1b1f24;--muted:#535c66;--rule:#cfd5dc;--accent:#1553b0;--good:#14662a;"
     "--warn:#7d4b00;--bad:#a81f18;"
@@ -57,6 +57,7 @@ class FakeJudge:
     headers: list[dict[str, str]] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     broken: bool = False  # streams end and are refused
+    refused: int = 0  # streams
     url: str = ""
 
     def emit(self, type: str, **values: Any) -> None:
@@ -76,12 +77,13 @@ class FakeJudge:
         app.get("/editor/editor.js")(self._bundle)
         app.post("/api/submissions")(self._submit)
         app.get("/api/submissions/{name}")(self._submission)
-        app.get("/api/submissions/{name}/source")(self._source)
         app.get("/api/submissions/{name}/events")(self._events)
         app.post("/api/submissions/{name}/cancel")(self._cancel)
         return app
 
-    def _page(self, name: str, dtype: str | None = None, variant: str | None = None, theme: str = "") -> Response:
+    def _page(
+        self, name: str, dtype: str | None = None, variant: str | None = None, theme: str = "", source: str = ""
+    ) -> Response:
         problem = problems.load(name).track(dtype, variant)
         environment = jinja2.Environment(
             loader=jinja2.FileSystemLoader(WEB / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
@@ -89,11 +91,12 @@ class FakeJudge:
         )  # fmt: skip
         environment.install_null_translations(newstyle=True)  # type: ignore[attr-defined]
         starter = f"// {problem.dtype}, {problem.variant}\n" + problem.starter
-        text = environment.from_string(_PAGE).render(
-            problem=problem, starter=starter, devices=["auto", "cpu", "gpu"], max_bytes=MAX_BYTES, token=TOKEN, theme=theme,
+        page = environment.from_string(_PAGE).render(
+            problem=problem, starter=starter, text=source, csrf_token=TOKEN,
+            devices=["auto", "cpu", "gpu"], max_bytes=MAX_BYTES, theme=theme,
             editor_url="/editor/editor.js" if self.bundle else "",
         )  # fmt: skip
-        return HTMLResponse(text, headers={"Content-Security-Policy": POLICY})
+        return HTMLResponse(page, headers={"Content-Security-Policy": POLICY})
 
     def _bundle(self) -> Response:
         return FileResponse(self.bundle, media_type="text/javascript") if self.bundle else Response(status_code=404)
@@ -114,17 +117,15 @@ class FakeJudge:
     def _submission(self, name: str) -> Response:
         return JSONResponse({"id": name}, 200 if name in self.events else 404)
 
-    def _source(self, name: str) -> Response:
-        source = {f"s{number}": body["source"] for number, body in enumerate(self.bodies, 1)}.get(name)
-        return Response(source or "", 200 if source else 404, media_type="text/plain")
-
     def _events(self, name: str, request: Request) -> Response:
         if self.broken or name not in self.events:
+            self.refused += 1
             return Response(status_code=503 if self.broken else 404)
         start = int(request.headers.get("last-event-id", 0))
         return StreamingResponse(self._stream(name, start), media_type="text/event-stream")
 
     async def _stream(self, name: str, sent: int) -> AsyncIterator[str]:
+        yield "retry: 100\n\n"  # ms until the browser comes back
         while not self.broken:
             for event in self.events[name][sent:]:
                 sent = event["seq"]

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -90,18 +91,26 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """All that ask for an end, among them that of a closing terminal."""
-        before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
+        """All that ask for an end, also that of a closing terminal, but for those that whoever started us ignores."""
+        before = {number: signal.getsignal(number) for number in _SIGNALS} if _is_main() else {}
+        heard = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+        for number in heard:
+            signal.signal(number, self.handle_exit)
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for number in heard:
+                signal.signal(number, before[number])
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """On a signal."""
         self._stopping()
         super().handle_exit(sig, frame)
+
+
+def _is_main() -> bool:
+    """Whether this is the thread that signals come to."""
+    return threading.current_thread() is threading.main_thread()
 
 
 class PatientProtocol(H11Protocol):

@@ -1,42 +1,8 @@
-// CUDA C++ for the editor: the C++ grammar on a text in which CUDA's own syntax is replaced, and CUDA's words.
+// CUDA C++ for the editor: the C++ grammar, which recovers from CUDA's own syntax, and CUDA's words on top.
 
 import { Decoration, MatchDecorator, ViewPlugin } from "@codemirror/view";
-import { Language, LanguageSupport, syntaxTree } from "@codemirror/language";
-import { cppLanguage } from "@codemirror/lang-cpp";
-import { Parser } from "@lezer/common";
-
-// What the grammar reads in place of each word: C++ of the same role, filled with spaces to the same length, so that
-// every position of the tree is a position of the text.
-const READ_AS = new Map(Object.entries({
-  __global__: "inline", __device__: "inline", __host__: "inline", __shared__: "static", __constant__: "static",
-  __managed__: "static", __forceinline__: "inline", __noinline__: "inline", __restrict__: "const", __align__: "alignas",
-  __grid_constant__: "const", "<<<": "(", ">>>": ")",
-}));
-// Templates within templates end with >>>, too: one that closes a launch is followed by the arguments.
-const REPLACED = /__launch_bounds__\s*\([^()]*\)|\b__\w+__\b|<<<|>>>(?=\s*\()/g;
-
-/** @param {string} text @returns {string} as long as the text */
-export function asPlainCpp(text) {
-  return text.replace(REPLACED, (word) => {
-    if (word.startsWith("__launch_bounds__")) return " ".repeat(word.length);
-    return (READ_AS.get(word) ?? word).padEnd(word.length);
-  });
-}
-
-// Chunks are lines (lineChunks of the editor's own input), so that no word lies across two of them.
-class PlainInput {
-  constructor(input) { this.input = input; }
-  get length() { return this.input.length; }
-  get lineChunks() { return this.input.lineChunks; }
-  chunk(from) { return asPlainCpp(this.input.chunk(from)); }
-  read(from, to) { return asPlainCpp(this.input.read(from, to)); }
-}
-
-class CudaParser extends Parser {
-  createParse(input, fragments, ranges) {
-    return cppLanguage.parser.createParse(new PlainInput(input), fragments, ranges);
-  }
-}
+import { syntaxTree } from "@codemirror/language";
+import { cpp } from "@codemirror/lang-cpp";
 
 const QUALIFIERS = "__(?:global|device|host|shared|constant|managed|forceinline|noinline|restrict|launch_bounds|" +
   "align|grid_constant)__";
@@ -72,7 +38,4 @@ const words = ViewPlugin.define(
   { decorations: (plugin) => plugin.decorations },
 );
 
-/** @returns {LanguageSupport} */
-export function cuda() {
-  return new LanguageSupport(new Language(cppLanguage.data, new CudaParser(), [], "cuda"), [words]);
-}
+export const cuda = () => [cpp(), words];

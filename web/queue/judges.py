@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import signal
 import threading
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from distributed import WorkerPlugin, get_worker
 from sqlalchemy.exc import OperationalError
 
-from web.queue.judging import failed
+from web.queue.failure import lost
 from web.queue.manner import Manner
 from web.queue.process import Answer, JudgingProcess
 from web.store import engine as database
@@ -24,7 +23,6 @@ from web.store import judgings
 from web.store.records import Claim
 
 _POLL = 0.25  # seconds between two questions to the store
-_log = logging.getLogger(__name__)
 
 
 class StoreSilent(Exception):
@@ -47,12 +45,13 @@ class Judges(WorkerPlugin):
         self._engine = database.connect(self._manner.database)
         self._folder = worker.local_directory
         self._lock = threading.Lock()
+        self._closing = False
         self._idle = [self._start() for _ in range(worker.state.nthreads)]
 
     def teardown(self, worker: Any) -> None:
         """In the worker: end them."""
         with self._lock:
-            idle, self._idle = self._idle, []
+            self._closing, idle, self._idle = True, self._idle, []
         for process in idle:
             process.end()
         self._engine.dispose()
@@ -106,17 +105,8 @@ class Judges(WorkerPlugin):
 
     def _replace(self, process: JudgingProcess) -> None:
         process.end()
-        self._put(self._start())
-
-
-def lost(engine: Any, claim: Claim, attempts: int) -> None:
-    """A worker died with this claim in hand: back into the queue, or an end to it. Nothing, where the attempt counts no
-    more."""
-    deaths = judgings.died(engine, claim, "its worker died", attempts)
-    if deaths >= attempts:
-        times = "once" if deaths == 1 else f"{deaths} times"
-        _log.error("submission %s: its judging ended %s with its worker", claim.submission_id, times)
-        judgings.finish(engine, claim, failed(claim, f"its judging ended {times} with its worker"))
+        if not self._closing:
+            self._put(self._start())
 
 
 def run_judging(plugin: str, claim: Claim) -> None:

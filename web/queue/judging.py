@@ -9,20 +9,20 @@ import contextlib
 import dataclasses
 import logging
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
-from harness import cases, pipeline, tracks
+from harness import pipeline
 from harness import problem as problems
 from harness import submission as submissions
 from harness.errors import JudgeException, SubmissionError, UsageError
 from harness.events import Finished
 from harness.problem import Problem
-from harness.results import CompileResult, Finding, Report
-from harness.submission import Submission
-from harness.verdict import FindingKind, Verdict
+from harness.results import Report
 from web.queue.events import as_stored
+from web.queue.failure import failed
 from web.queue.manner import Manner
 from web.store import judgings
 from web.store import submissions as stored
@@ -30,6 +30,8 @@ from web.store.engine import patiently
 from web.store.records import Claim, Kind
 from web.store.records import Submission as Sent
 
+# Pages draw what warps touched, where the pipeline can tell.
+_TRACED: dict[str, Any] = {name: True for name in ("trace",) if name in pipeline.Options.__dataclass_fields__}
 _log = logging.getLogger(__name__)
 
 
@@ -54,13 +56,6 @@ def judge(engine: Engine, claim: Claim, manner: Manner) -> None:
         patiently(lambda: judgings.finish(engine, claim, report))
 
 
-def failed(claim: Claim, message: str, sent: Sent | None = None) -> Report:
-    """The report of a judging that is no judgement: the judge's own fault, or that of how it was asked."""
-    findings = (Finding(FindingKind.NOTE, message),)
-    name = sent.name if sent else ""
-    return Report(claim.problem, name, "", "", 0, Verdict.JUDGE_ERROR, CompileResult(ok=False), findings=findings)
-
-
 def _judged(engine: Engine, claim: Claim, manner: Manner, sent: Sent, source: str) -> Report | None:
     """The report; None where the attempt counts no more."""
     problem = _problem(claim.problem, manner.problems or problems.ROOT)
@@ -68,8 +63,7 @@ def _judged(engine: Engine, claim: Claim, manner: Manner, sent: Sent, source: st
         loaded = submissions.from_bytes(sent.name, source.encode(errors="surrogatepass"))
     except SubmissionError as error:
         return pipeline.refused(problem.id, sent.name, error)
-    options = _options(problem, loaded, sent, manner)
-    with contextlib.closing(pipeline.judge(problem, loaded, options)) as steps:
+    with contextlib.closing(pipeline.judge(problem, loaded, _options(sent, manner))) as steps:
         for step in steps:
             if isinstance(step, Finished):
                 return step.report
@@ -87,23 +81,13 @@ def _problem(name: str, folder: Path) -> Problem:
     return problems.load_directory(folder / name)
 
 
-def _options(problem: Problem, loaded: Submission, sent: Sent, manner: Manner) -> pipeline.Options:
+def _options(sent: Sent, manner: Manner) -> pipeline.Options:
     """Runs show soon what happens; only submits wait for registers and spills."""
     device = manner.device if sent.asked_device == "auto" else sent.asked_device
     options = pipeline.Options(
         device=device, dtype=sent.asked_dtype, variant=sent.asked_variant, cases="benchmarks", card=manner.card,
-        cache=manner.cache, toolchain=manner.toolchain,
+        cache=manner.cache, toolchain=manner.toolchain, **_TRACED,
     )  # fmt: skip
     if sent.kind is Kind.RUN:
-        options = dataclasses.replace(options, cases=_samples(problem, loaded, options), resource_seconds=0.0)
+        options = dataclasses.replace(options, cases="samples", resource_seconds=0.0)
     return options
-
-
-def _samples(problem: Problem, loaded: Submission, options: pipeline.Options) -> str:
-    """What selects the sample cases."""
-    track = tracks.find(problem, loaded.text, options.dtype, options.variant).problem
-    try:
-        cases.select(track, "samples")
-    except UsageError:
-        return ",".join(spec.name for spec in track.tests[:3])
-    return "samples"

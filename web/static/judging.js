@@ -8,7 +8,8 @@ import { follow } from "./stream.js";
 
 const RETRY = [2, 4, 8, 15]; // seconds between tries while the server is gone; the last one again and again
 
-const REFUSALS = new Map([[403, "stale_page"], [413, "too_large"], [429, "queue_full"], [503, "queue_full"]]);
+/** @type {Map<string | number, string>} texts by code, else by status */
+const REFUSALS = new Map([["queue_full", "queue_full"], [403, "stale_page"], [413, "too_large"], [429, "too_many"]]);
 
 /**
  * @typedef {object} Desk what the editor side offers
@@ -104,9 +105,9 @@ export class Judging {
   }
 
   /** @param {Refusal} refusal */
-  async refused({ status, message, wait }) {
+  async refused({ status, code, message, wait }) {
     const values = { seconds: wait || 1, size: page.max_bytes / 1024, why: message || String(status) };
-    const words = say(REFUSALS.get(status) ?? "refused", values);
+    const words = say(REFUSALS.get(code) ?? REFUSALS.get(status) ?? "refused", values);
     this.tell(words);
     if (!wait) return;
     this.tell(await this.countdown(wait) ? say("try_again") : words);
@@ -169,7 +170,7 @@ export class Judging {
   /** What is read out: stages and the end; cases only in sight. @returns {string} */
   stage(/** @type {any} */ event) {
     switch (event.type) {
-      case "queued": return event.position ? say("queued", event) : say("next");
+      case "queued": return event.position > 1 ? say("queued", event) : say("next");
       case "compiling": return say("compiling");
       case "compiled": return event.ok ? "" : say("not_compiled", { time: "" });
       case "device_ready": return say("device_ready", { name: event.name });

@@ -8,6 +8,7 @@ import { byId } from "./dom.js";
  * @property {string} dtype
  * @property {string} variant
  * @property {string} starter
+ * @property {string} text to begin with in place of draft or starter, such as that of a submission; "" is none
  * @property {string} name of the file that is sent
  * @property {string} submissions_url
  * @property {string} report_url of a submission's page, less its id

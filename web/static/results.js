@@ -69,7 +69,7 @@ export class Results {
   compiled({ ok, log, diagnostics, seconds }) {
     this.marks = findings.marksOfCompiler(diagnostics ?? []);
     const words = say(ok ? "compiled" : "not_compiled", { time: figures.duration(seconds) });
-    this.panel.append(element("h3", { class: ok ? "good" : "bad" }, words));
+    this.panel.append(element("p", { class: ok ? "muted" : "bad" }, words));
     const errors = findings.compilerList(this.marks, this.onLine);
     if (errors) this.panel.append(errors);
     if (log) {
@@ -141,7 +141,9 @@ export class Results {
   /** @param {any} event */
   finished(event) {
     this.found.push(...event.findings);
-    const listed = findings.list(event.findings, this.onLine);
+    const said = (/** @type {string} */ message) => this.marks.some((mark) => message.includes(mark.message));
+    const news = event.findings.filter((/** @type {any} */ finding) => !said(finding.message));
+    const listed = findings.list(news, this.onLine);
     if (listed) this.panel.append(listed);
     this.ended();
     const words = summary(event);

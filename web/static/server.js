@@ -6,12 +6,13 @@ import { csrfToken, page } from "./page.js";
 export class Refusal extends Error {
   /**
    * @param {number} status
-   * @param {{message?: string, hint?: string}} error of the API
+   * @param {{code?: string, message?: string, hint?: string}} error of the API
    * @param {number} wait seconds, of Retry-After
    */
   constructor(status, error, wait) {
-    super([error.message, error.hint].filter(Boolean).join(" "));
+    super([error.message, error.hint].filter(Boolean).join("; "));
     this.status = status;
+    this.code = error.code ?? "";
     this.wait = wait;
   }
 }

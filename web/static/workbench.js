@@ -67,23 +67,18 @@ byId("copy").addEventListener("click", async () => {
   const copied = await navigator.clipboard.writeText(editor.text()).then(() => true, () => false);
   judging.tell(say(copied ? "copied" : "not_copied"));
 });
-// Another track has another signature, statement and draft: another page.
-const choice = /** @type {HTMLFormElement} */ (byId("track"));
-choice.addEventListener("change", () => { draft.save(); choice.submit(); });
-addEventListener("pageshow", () => choice.reset()); // back on this page, it is of this track again
 
-/** Goes on with an earlier submission: a link to it ends in #from=ID. */
-async function takeOver() {
-  const id = /^#from=([\w-]+)$/.exec(location.hash)?.[1];
-  if (!id) return;
-  history.replaceState(null, "", location.pathname + location.search);
-  const answer = await fetch(`${page.submissions_url}/${id}/source`).catch(() => null);
-  if (answer?.ok) replace(await answer.text(), say("from_submission"));
-  else notice(say("no_submission"));
+/** Begins with the text that the page was asked for, once: a reload finds the draft. */
+function begin() {
+  if (!page.text) return;
+  const address = new URL(location.href);
+  address.searchParams.delete("source");
+  history.replaceState(null, "", address);
+  if (page.text !== editor.text()) replace(page.text, say("from_submission"));
 }
 
 editor = (await upgrade(area, doing)) ?? editor; // one can read, type and run meanwhile
 judging.remark();
 judging.resume();
-await takeOver();
+begin();
 byId("workbench").dataset.ready = "";
