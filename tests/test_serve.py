@@ -22,7 +22,7 @@ import pytest
 
 import judge
 from tests import api_kit
-from web import editor_bundle, log, options, serve, server, site_folder
+from web import editor_bundle, log, options, peers, serve, server, site_folder
 from web.security import hosts
 from web.store import engine as database
 from web.store import migrate
@@ -310,6 +310,34 @@ def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
     with in_thread(hello) as port, socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE) as connection:
         connection.sendall(head)
         assert connection.recv(4096) == b""  # an end, or a timeout
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_other_users_of_the_machine_are_not_served(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    with contextlib.closing(server.listen(host, 0)) as listener:
+        here = listener.getsockname()[:2]
+        with socket.create_connection(here) as client, listener.accept()[0] as accepted:
+            peer = client.getsockname()[:2]
+            assert peers.owner(peer, here) == os.getuid() and accepted.getpeername()[:2] == peer
+            assert not peers.is_stranger(peer, here)
+            monkeypatch.setattr(peers, "trusted", lambda: {os.getuid() + 1})
+            assert peers.is_stranger(peer, here)
+        monkeypatch.setattr(peers, "trusted", lambda: {os.getuid()})
+        assert peers.owner(peer, here) is None and peers.is_stranger(peer, here)  # closed: it is nobody's any more
+
+
+def test_a_connection_of_another_user_is_ended(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(peers, "trusted", lambda: {os.getuid() + 1})
+    with in_thread(hello) as port, pytest.raises(httpx2.TransportError):
+        httpx2.get(f"http://127.0.0.1:{port}/")
+    assert "another user of this machine tried to connect" in caplog.text
+
+
+def test_where_users_are_not_to_be_seen_everybody_is_served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(peers, "_LISTS", (str(tmp_path / "none"),))
+    peers._visible.cache_clear()
+    assert not peers.is_stranger(("127.0.0.1", 1), ("127.0.0.1", 2))
+    peers._visible.cache_clear()
 
 
 def test_a_long_head_is_refused() -> None:

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import logging
 import socket
+import threading
 import webbrowser
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from harness import cards, streams
-from web import log, options, server, site_folder
+from web import catalogue, log, options, server, site_folder
 from web.app import create_app
 from web.queue.dispatcher import Dispatcher
 from web.security import hosts
@@ -78,8 +79,9 @@ def _answer(app: FastAPI, settings: Settings, listener: socket.socket, parsed: a
 
     def ready() -> None:
         _say(f"serving on {url}  submissions are kept in {_short(settings.folder)}; Ctrl-C stops it")
+        threading.Thread(target=catalogue.problems, daemon=True).start()  # so that the first page is quick, too
         if parsed.open:
-            webbrowser.open(url)
+            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()  # one in a terminal stays
 
     server.Server(app, ready, app.state.streams.close).run(sockets=[listener])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import signal
 import socket
 import threading
@@ -17,6 +18,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from harness.errors import UsageError
+from web import peers
 from web.security import hosts
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -25,6 +27,7 @@ _HEAD_BYTES = 16 << 10
 _CONNECTIONS = 100  # at once; over it: 503
 _STOP_SECONDS = 3  # that answers have to their end
 _PORTS = 20  # that are tried for one that is free
+_log = logging.getLogger(__name__)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -114,15 +117,19 @@ def _is_main() -> bool:
 
 
 class PatientProtocol(H11Protocol):
-    """Closes connections that are open and do not say what they want: uvicorn itself waits for ever for the first
-    request, and for the rest of one that has begun."""
+    """Closes connections of other users, and those that are open and do not say what they want: uvicorn itself waits
+    for ever for the first request, and for the rest of one that has begun."""
 
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """As uvicorn does."""
+        """As uvicorn does, but for connections of other users of this machine."""
         super().connection_made(transport)
         self._wait()
+        peer, here = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        if peers.is_stranger(peer[:2], here[:2]):
+            _log.warning("another user of this machine tried to connect")
+            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """As uvicorn does."""
