@@ -10,7 +10,8 @@ import pytest
 from harness import problem as problems
 from tests import api_kit, site_kit
 from tests.site_kit import Filled
-from web.pages import preferences, problem_page, rungs
+from web.pages import home, preferences, problem_page, rungs
+from web.store.records import Progress
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,13 @@ def test_the_list_shows_progress_and_the_last_submissions(filled: Filled) -> Non
     row = row[: row.index("</tr>")]
     assert "solved" in row and "not tried" not in row and "2 submissions" in row  # runs of samples do not count
     assert f'href="/submissions/{filled.ids["queued"]}"' in page and filled.ids["race"] not in page  # the last six
+
+
+def test_progress_is_told_in_three_states() -> None:
+    progress = {"paged_decode": Progress("paged_decode", 2, 0), "split_k_merge": Progress("split_k_merge", 3, 1)}
+    found = {entry.problem.id: entry.state for entry in home.entries_of(progress)}
+    assert found == {"split_k_merge": "solved", "paged_decode": "tried", "flash_attention": "new"}
+    assert list(found) == ["split_k_merge", "paged_decode", "flash_attention"]  # easy, medium, hard
 
 
 @pytest.mark.parametrize(
@@ -174,3 +182,37 @@ def test_pages_are_small(filled: Filled) -> None:
         files = re.findall(r'(?:href|src)="/static/([\w.]+)"', page)
         scripts = sum(file.stat().st_size for file in static.glob("*.js")) if "workbench.js" in files else 0
         assert len(page.encode()) + scripts + sum((static / name).stat().st_size for name in set(files)) < 300_000
+
+
+def test_both_dark_themes_are_one_and_paper_stays_white() -> None:
+    """A chosen theme and that of the system say the same; neither holds in print."""
+    css = (Path(problem_page.__file__).parent.parent / "static" / "site.css").read_text()
+    blocks = re.findall(r'@media screen[^{]*\{\s*:root\[data-theme="(dark|auto)"\] \{([^}]*)\}', css)
+    assert [name for name, _ in blocks] == ["dark", "auto"]
+    chosen, system = (" ".join(block.split()) for _, block in blocks)
+    assert chosen == system and "--paper" in chosen
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_words_stand_out_from_what_is_behind_them(theme: str) -> None:
+    """At least 4.5:1, for all colours of words on all that they are written on (WCAG 2, success criterion 1.4.3)."""
+    css = (Path(problem_page.__file__).parent.parent / "static" / "site.css").read_text()
+    where = r":root \{" if theme == "light" else r':root\[data-theme="dark"\] \{'
+    found = re.search(where + r"([^}]*)\}", css)
+    assert found
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", found[1]))
+    pairs = [(word, back) for word in ("ink", "muted", "accent", "good", "warn", "bad") for back in ("paper", "panel")]
+    pairs += [("accent", "accent-paper"), ("ink", "warn-paper"), ("ink", "bad-paper"), ("on-accent", "accent")]
+    assert all(contrast(colours[word], colours[back]) >= 4.5 for word, back in pairs)
+
+
+def contrast(first: str, second: str) -> float:
+    """Of two colours, #rrggbb, as WCAG 2 defines it."""
+    light, dark = sorted(map(_luminance, (first, second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -183,7 +183,7 @@ def test_the_history_is_filtered_and_paged(filled: Filled, monkeypatch: pytest.M
     path: str | None = "/submissions?kind=run"
     while path:
         page = filled.page(path)
-        seen += re.findall(r'<th scope="row" class="across"><a href="/submissions/([\w-]+)"', page)
+        seen += re.findall(r'<th scope="row" class="across words"><a href="/submissions/([\w-]+)"', page)
         older = re.search(r'rel="next" href="([^"]+)"', page)
         path = older[1].replace("&amp;", "&") if older else None
     runs = submissions.latest(filled.site.engine, kind=Kind.RUN)

@@ -33,7 +33,7 @@ class Entry:
 def home(request: Request, tag: str = "", difficulty: str = "", state: str = "") -> HTMLResponse:
     """All problems, or those with a tag, of a difficulty, in a state; a filter that is none is left out."""
     engine = request.app.state.engine
-    entries = _entries(rankings.progress(engine))
+    entries = entries_of(rankings.progress(engine))
     tags = sorted({tag for entry in entries for tag in entry.problem.tags})
     chosen = {
         "tag": tag if tag in tags else "",
@@ -46,7 +46,7 @@ def home(request: Request, tag: str = "", difficulty: str = "", state: str = "")
     )  # fmt: skip
 
 
-def _entries(progress: dict[str, Progress]) -> list[Entry]:
+def entries_of(progress: dict[str, Progress]) -> list[Entry]:
     """By difficulty, the easy ones first."""
     entries = []
     for problem in catalogue.problems():
