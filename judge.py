@@ -37,10 +37,13 @@ for _variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
 _ROOT = Path(__file__).resolve().parent
-_EXIT_JUDGE_ERROR, _EXIT_UNSUPPORTED = 3, 4
 _RESOURCE_SECONDS = 120.0  # that --resources waits for the optimised compilation
 _PACKAGES = {"numpy", "yaml", "jinja2", "rich", "llvmlite", "ml_dtypes", "junitparser"}
-_COMMANDS = ("list", "show", "start", "grade", "lint", "doctor")
+_SITE_PACKAGES = {  # of the extra [web]
+    "fastapi", "starlette", "pydantic", "uvicorn", "h11", "sqlalchemy", "alembic", "dask", "distributed", "markdown_it",
+    "mdit_py_plugins", "latex2mathml", "pygments", "babel", "httpx2",
+}  # fmt: skip
+_COMMANDS = ("list", "show", "start", "grade", "lint", "doctor", "serve", "submit", "editor")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -51,6 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _guarded(words)
     except ModuleNotFoundError as error:
         package = (error.name or "").split(".")[0]
+        if package in _SITE_PACKAGES:
+            return _fail(f"the package '{package}' of the site is missing; install all of them: {_pip('[web]')}")
         if package not in _PACKAGES:
             return _failed(error, words)
         return _fail(f"the package '{package}' is missing; install all of them: {_pip()}")
@@ -74,7 +79,7 @@ def _guarded(words: list[str]) -> int:
         return 128 + signal.SIGPIPE
     except streams.CannotPrint as error:
         streams.discard(sys.stdout)
-        return _fail(str(error), _EXIT_JUDGE_ERROR)
+        return _fail(str(error), commandline.EXIT_JUDGE_ERROR)
 
 
 def _failed(error: Exception, words: list[str]) -> int:
@@ -83,11 +88,11 @@ def _failed(error: Exception, words: list[str]) -> int:
     if debug:
         traceback.print_exception(error)
     hint = "as above" if debug else f"{commandline.DEBUG} shows where"
-    return _fail(f"judge error: the judge itself failed ({type(error).__name__}); {hint}", _EXIT_JUDGE_ERROR)
+    return _fail(f"judge error: the judge itself failed ({type(error).__name__}); {hint}", commandline.EXIT_JUDGE_ERROR)
 
 
-def _pip() -> str:
-    return f"{shlex.quote(sys.executable)} -m pip install -e {shlex.quote(str(_ROOT))}"
+def _pip(extra: str = "") -> str:
+    return f"{shlex.quote(sys.executable)} -m pip install -e {shlex.quote(str(_ROOT) + extra)}"
 
 
 def _fail(message: str, code: int = commandline.EXIT_USAGE) -> int:
@@ -100,6 +105,7 @@ def _dispatch(arguments: list[str]) -> int:
 
     commands = {
         "list": _list, "show": _show, "start": _start, "grade": _grade, "lint": _lint, "doctor": _doctor,
+        "serve": _serve, "submit": _submit, "editor": _editor,
     }  # fmt: skip
     try:
         if arguments and arguments[0] in commands:
@@ -108,7 +114,7 @@ def _dispatch(arguments: list[str]) -> int:
     except UsageError as error:
         return _fail(str(error))
     except JudgeError as error:
-        return _fail(f"judge error, not the submission's fault: {error}", _EXIT_JUDGE_ERROR)
+        return _fail(f"judge error, not the submission's fault: {error}", commandline.EXIT_JUDGE_ERROR)
 
 
 def _judge(arguments: list[str]) -> int:
@@ -123,7 +129,7 @@ def _judge(arguments: list[str]) -> int:
     with streams.prints_to_stderr():
         report, source = _run(problem, parsed)
     _write(report, source, parsed)
-    return _exit_code(report)
+    return commandline.exit_code(report.verdict)
 
 
 def _check_destinations(parsed: argparse.Namespace, problem: Problem) -> None:
@@ -216,13 +222,6 @@ def _write(report: Report, source: str, parsed: argparse.Namespace) -> None:
             sys.stdout.write(json.render(report))
 
 
-def _exit_code(report: Report) -> int:
-    from harness.verdict import Verdict
-
-    codes = {Verdict.ACCEPTED: 0, Verdict.JUDGE_ERROR: _EXIT_JUDGE_ERROR, Verdict.UNSUPPORTED: _EXIT_UNSUPPORTED}
-    return codes.get(report.verdict, 1)
-
-
 def _list(arguments: list[str]) -> int:
     commandline.command_parser("list", "The problems.").parse(arguments)
     from harness.problem import list_problems
@@ -307,7 +306,7 @@ def _doctor(arguments: list[str]) -> int:
     from harness import doctor
 
     with streams.printing():
-        return 0 if doctor.print_examination(_pip()) else _EXIT_UNSUPPORTED
+        return 0 if doctor.print_examination(_pip()) else commandline.EXIT_UNSUPPORTED
 
 
 def _grade(arguments: list[str]) -> int:
@@ -315,6 +314,24 @@ def _grade(arguments: list[str]) -> int:
     from harness.grading import command
 
     return command.run(parsed)
+
+
+def _serve(arguments: list[str]) -> int:
+    from web import serve
+
+    return serve.run(arguments)
+
+
+def _submit(arguments: list[str]) -> int:
+    from web.client import command
+
+    return command.run(arguments)
+
+
+def _editor(arguments: list[str]) -> int:
+    from web.editor import command
+
+    return command.run(arguments)
 
 
 if __name__ == "__main__":

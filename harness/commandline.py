@@ -10,7 +10,9 @@ import shlex
 import sys
 from typing import NoReturn
 
-EXIT_USAGE = 2
+from harness.verdict import Verdict
+
+EXIT_USAGE, EXIT_JUDGE_ERROR, EXIT_UNSUPPORTED = 2, 3, 4
 DEBUG = "--debug"
 QUICK_SEEDS = 2  # of lint --quick
 _LEAST_SECONDS = 0.01
@@ -20,10 +22,19 @@ _EPILOG = """other commands:
   judge.py start PROBLEM [FILE]  write its starter to FILE (never over an existing one)
   judge.py grade PATH...         many files, each of which must get what it declares; for a class, and in CI
   judge.py lint PROBLEM          whether a problem rejects wrong kernels and accepts right ones, for its author
+  judge.py serve                 the site in a browser: read a problem, write the kernel, run it, see why
+  judge.py submit PROBLEM FILE   have a file judged by a site, from here
+  judge.py editor                build the code editor of the site (once; serve does it, too)
   judge.py doctor                what this machine can do, and what to install for the rest
 
 exit codes: 0 accepted, 1 judged and not accepted, 2 usage or problem error, 3 judge error, 4 unsupported here
 """
+
+
+def exit_code(verdict: Verdict) -> int:
+    """Of a judging."""
+    codes = {Verdict.ACCEPTED: 0, Verdict.JUDGE_ERROR: EXIT_JUDGE_ERROR, Verdict.UNSUPPORTED: EXIT_UNSUPPORTED}
+    return codes.get(verdict, 1)
 
 
 class Parser(argparse.ArgumentParser):
@@ -144,22 +155,23 @@ def _file(text: str) -> str:
 
 
 def _jobs(text: str) -> int:
-    return _whole(text, 1, 256)
+    return whole(text, 1, 256)
 
 
 def _seed(text: str) -> int:
-    return _whole(text, 0, 2**63 - 1)
+    return whole(text, 0, 2**63 - 1)
 
 
 def _seeds(text: str) -> int:
-    return _whole(text, 1, 1000)
+    return whole(text, 1, 1000)
 
 
 def _threads(text: str) -> int:
-    return _whole(text, 1, 1024)
+    return whole(text, 1, 1024)
 
 
-def _whole(text: str, low: int, high: int) -> int:
+def whole(text: str, low: int, high: int) -> int:
+    """The whole number that an option's value is."""
     if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {low} to {high}")
     return int(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from harness import cases
 from harness.cards import Card
 from harness.cases import Cost
@@ -15,15 +17,38 @@ _LEFT = ("benchmark", "kind", "bound by")
 _PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
+@dataclass(frozen=True)
+class Row:
+    """One benchmark, every figure with its unit. `parameters`: "num_splits 32, rows 32", those that are not left at
+    their defaults."""
+
+    name: str
+    kind: str
+    bytes: str
+    flops: str
+    intensity: str  # FLOPs over bytes
+    speed_of_light: str
+    bound: str  # "memory" or "arithmetic": what takes that long
+    parameters: str
+
+
+def rows(problem: Problem, card: Card) -> list[Row]:
+    """All benchmarks of a track, on a card. Raises ProblemError."""
+    reference = load_reference(problem)
+    peaks = _ceilings(problem, card)
+    return [
+        Row(spec.name, spec.kind, *_figures(cases.cost(problem, reference, spec), *peaks), parameters(problem, spec))
+        for spec in problem.benchmarks
+    ]
+
+
 def benchmark_lines(problem: Problem, card: Card) -> list[str]:
     """A heading, and for each benchmark a line of figures and one with its parameters. Raises ProblemError."""
-    reference = load_reference(problem)
-    specs = problem.benchmarks
-    peaks = _ceilings(problem, card)
-    rows = [(spec.name, spec.kind, *_figures(cases.cost(problem, reference, spec), *peaks)) for spec in specs]
-    heading, *lines = _aligned([_HEADINGS, *rows])
-    for spec, line in zip(specs, lines, strict=True):
-        heading += f"\n{line}\n  {_shape(problem, spec)}"
+    found = rows(problem, card)
+    cells = [(r.name, r.kind, r.bytes, r.flops, r.intensity, r.speed_of_light, r.bound) for r in found]
+    heading, *lines = _aligned([_HEADINGS, *cells])
+    for row, line in zip(found, lines, strict=True):
+        heading += f"\n{line}\n  {row.parameters}"
     return heading.split("\n")
 
 
@@ -40,14 +65,14 @@ def _ceilings(problem: Problem, card: Card) -> tuple[float, float]:
     return found.bandwidth, ceilings.rate_for(found, problem.dtype)
 
 
-def _shape(problem: Problem, spec: CaseSpec) -> str:
+def parameters(problem: Problem, spec: CaseSpec) -> str:
     """"num_splits 32, rows 32": the parameters that are not left at their defaults."""
     defaults = {parameter.name: parameter.default for parameter in problem.case_parameters}
     given = [(name, value) for name, value in spec.parameters.items() if value != defaults[name]]
     return ", ".join(f"{name} {in_short(value)}" for name, value in given)
 
 
-def _figures(cost: Cost, bandwidth: float, rate: float) -> tuple[str, ...]:
+def _figures(cost: Cost, bandwidth: float, rate: float) -> tuple[str, str, str, str, str]:
     moving, computing = cost.bytes / bandwidth, cost.flops / rate
     intensity = f"{cost.flops / cost.bytes:.{0 if cost.flops > 10 * cost.bytes else 2}f}" if cost.bytes else "-"
     bound = "memory" if moving >= computing else "arithmetic"

@@ -47,6 +47,11 @@ def render(report: Report, source: str, repeat: str, date: str = "") -> str:
     return destination.HTML.decode() + page + "\n"
 
 
+def picture_style() -> str:
+    """CSS of the pictures alone, for pages that show them without the rest of this one."""
+    return _environment().get_template("charts.css.j2").render()
+
+
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("harness.report"), autoescape=True, undefined=jinja2.StrictUndefined,

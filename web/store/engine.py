@@ -8,12 +8,14 @@ by reading could not wait for its turn to write, and would fail instead.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.orm import Session
 
 from harness.errors import UsageError
@@ -21,6 +23,10 @@ from harness.errors import UsageError
 BUSY_SECONDS = 5.0  # that a transaction waits for another's lock
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={int(BUSY_SECONDS * 1000)}")
 _WRITES = "judge_writes"
+_PATIENCE = 30.0  # seconds
+_PAUSE = 0.2
+
+T = TypeVar("T")
 
 
 def connect(url: str) -> Engine:
@@ -59,3 +65,16 @@ def writing(engine: Engine) -> Iterator[Session]:
     """A session whose changes are committed together at its end, or not at all."""
     with Session(engine.execution_options(**{_WRITES: True})) as session, session.begin():
         yield session
+
+
+def patiently(call: Callable[[], T], seconds: float = _PATIENCE) -> T:
+    """What the call gives; again and again for some seconds while the database is locked, full or not reached. `call`
+    must be a transaction of its own. Raises OperationalError at last."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return call()
+        except OperationalError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE)

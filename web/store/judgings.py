@@ -11,10 +11,10 @@ from __future__ import annotations
 import datetime
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Engine, func, select, update
+from sqlalchemy import Engine, Update, func, select, update
 from sqlalchemy.orm import Session
 
 from harness.report import json as report_json
@@ -25,11 +25,22 @@ from web.store.models import CaseRow, EventRow, FindingRow, RunRow, SubmissionRo
 from web.store.records import Claim, Kind, State, StoredEvent
 
 
-def claim(engine: Engine, owner: str) -> Claim | None:
-    """Take the next waiting judging in hand: runs of samples first, then by age. None where nothing waits."""
+def claim(
+    engine: Engine,
+    owner: str,
+    kinds: Collection[Kind] = tuple(Kind),
+    devices: Collection[str] | None = None,
+    by_age: bool = False,
+) -> Claim | None:
+    """Take the next waiting judging in hand, of these kinds, on these devices ("auto", "cpu", "gpu"; None: any): runs
+    of samples first, or only `by_age`. None where no such judging waits."""
+    wanted = [RunRow.state == State.QUEUED, SubmissionRow.kind.in_(kinds)]
+    if devices is not None:
+        wanted.append(SubmissionRow.device.in_(devices))
+    order = [] if by_age else [SubmissionRow.kind == Kind.SUBMIT]
     query = (
         select(RunRow, SubmissionRow).join(SubmissionRow, SubmissionRow.id == RunRow.submission_id)
-        .where(RunRow.state == State.QUEUED).order_by(SubmissionRow.kind == Kind.SUBMIT, RunRow.queued, RunRow.id)
+        .where(*wanted).order_by(*order, RunRow.queued, RunRow.id)
         .limit(1).with_for_update(of=RunRow, skip_locked=True)
     )  # fmt: skip
     with database.writing(engine) as session:
@@ -39,7 +50,16 @@ def claim(engine: Engine, owner: str) -> Claim | None:
         run, submission = found
         run.state, run.owner, run.attempt = State.RUNNING, owner, run.attempt + 1
         run.started = run.started or _now()
-        return Claim(run.id, run.attempt, submission.id, submission.problem, Kind(submission.kind))
+        kind = Kind(submission.kind)
+        return Claim(run.id, run.attempt, submission.id, submission.problem, kind, submission.device)
+
+
+def begin(engine: Engine, claim: Claim) -> bool:
+    """A worker begins a judging. False where the attempt counts no more, and where another worker has begun it: that
+    one is thought dead, or the scheduler would not have handed its work on."""
+    query = update(RunRow).where(*_mine(claim), RunRow.begun < claim.attempt).values(begun=claim.attempt)
+    with database.writing(engine) as session:
+        return _changed(session, query)
 
 
 def still_mine(engine: Engine, claim: Claim) -> bool:
@@ -80,7 +100,7 @@ def finish(engine: Engine, claim: Claim, report: Report) -> bool:
         "report": zlib.compress(report_json.render(report).encode()),
     }  # fmt: skip
     with database.writing(engine) as session:
-        if not session.execute(update(RunRow).where(*_mine(claim)).values(values)).rowcount:  # type: ignore[attr-defined]
+        if not _changed(session, update(RunRow).where(*_mine(claim)).values(values)):
             return False
         session.add_all(_case(claim.run_id, position, case) for position, case in enumerate(cases, 1))
         session.add_all(_findings(claim.run_id, report))
@@ -113,13 +133,27 @@ def cancelled(engine: Engine, claim: Claim) -> bool:
 
 
 def release(engine: Engine, claim: Claim, why: str) -> bool:
-    """Back into the queue: a worker died, or the site shuts down. The stream is told to forget what it had."""
+    """Back into the queue, or to its end if that was wanted: the site shuts down. The stream is told to forget what it
+    had. False where the attempt counts no more."""
     with database.writing(engine) as session:
         run = session.scalar(select(RunRow).where(*_mine(claim)))
         if run is None:
             return False
-        _requeue(session, run, why)
+        _put_back(session, run, why)
         return True
+
+
+def died(engine: Engine, claim: Claim, why: str, most: int) -> int:
+    """The same, since the worker died: how often one has, with this judging in hand. At the `most`-th time it is left
+    running, for the caller to finish it. 0 where the attempt counts no more."""
+    with database.writing(engine) as session:
+        run = session.scalar(select(RunRow).where(*_mine(claim)))
+        if run is None:
+            return 0
+        run.deaths += 1
+        if run.deaths < most or run.cancel_requested:
+            _put_back(session, run, why)
+        return run.deaths
 
 
 def recover(engine: Engine, owner: str) -> int:
@@ -128,10 +162,7 @@ def recover(engine: Engine, owner: str) -> int:
     with database.writing(engine) as session:
         lost = list(session.scalars(select(RunRow).where(RunRow.state == State.RUNNING, RunRow.owner != owner)))
         for run in lost:
-            if run.cancel_requested:
-                _end_cancelled(session, run)
-            else:
-                _requeue(session, run, "the site was started again")
+            _put_back(session, run, "the site was started again")
         return len(lost)
 
 
@@ -168,6 +199,10 @@ def _mine(claim: Claim) -> tuple[Any, ...]:
     return RunRow.id == claim.run_id, RunRow.attempt == claim.attempt, RunRow.state == State.RUNNING
 
 
+def _changed(session: Session, query: Update) -> bool:
+    return bool(session.execute(query).rowcount)  # type: ignore[attr-defined]
+
+
 def _current(session: Session, submission_id: str) -> RunRow | None:
     joined = (RunRow.submission_id == SubmissionRow.id) & (RunRow.number == SubmissionRow.current)
     return session.scalar(select(RunRow).join(SubmissionRow, joined).where(SubmissionRow.id == submission_id))
@@ -185,7 +220,10 @@ def _end_cancelled(session: Session, run: RunRow) -> None:
     _append(session, run.id, "cancelled", {})
 
 
-def _requeue(session: Session, run: RunRow, why: str) -> None:
+def _put_back(session: Session, run: RunRow, why: str) -> None:
+    if run.cancel_requested:
+        _end_cancelled(session, run)
+        return
     run.state, run.owner = State.QUEUED, ""
     _append(session, run.id, "restarted", {"why": why})
 

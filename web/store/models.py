@@ -49,8 +49,8 @@ class SubmissionRow(Base):
 
 
 class RunRow(Base):
-    """One judging of a submission, from the queue to its verdict. `attempt` counts how often it was begun: a worker
-    that died may write no more, since the row has moved on to another attempt."""
+    """One judging of a submission, from the queue to its verdict. `attempt` counts how often it was taken in hand: a
+    worker that died may write no more, since the row has moved on to another attempt."""
 
     __tablename__ = "run"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -58,6 +58,8 @@ class RunRow(Base):
     number: Mapped[int] = mapped_column(default=1)
     state: Mapped[str] = mapped_column(String(16))
     attempt: Mapped[int] = mapped_column(default=0)
+    begun: Mapped[int] = mapped_column(default=0)  # the last attempt that a worker has begun
+    deaths: Mapped[int] = mapped_column(default=0)  # of workers that had it in hand
     owner: Mapped[str] = mapped_column(String(64), default="")  # the start of the site that has it in hand
     cancel_requested: Mapped[bool] = mapped_column(default=False)
     queued: Mapped[datetime.datetime] = mapped_column(Utc)

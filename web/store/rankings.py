@@ -63,7 +63,7 @@ def progress(engine: Engine) -> dict[str, Progress]:
         .group_by(SubmissionRow.problem)
     )  # fmt: skip
     with database.reading(engine) as session:
-        return {row[0]: Progress(*row.tuple()) for row in session.execute(query)}
+        return {row[0]: Progress(*tuple(row)) for row in session.execute(query)}
 
 
 def _scored(problem: str, dtype: str, variant: str) -> tuple[Any, ...]:

@@ -82,6 +82,7 @@ class Claim:
     submission_id: str
     problem: str
     kind: Kind
+    device: str  # that it was sent for: "auto", "cpu", "gpu"
 
 
 @dataclass(frozen=True)

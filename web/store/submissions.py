@@ -11,6 +11,7 @@ from sqlalchemy import Engine, Select, func, select, tuple_
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from harness.report import reading
 from harness.results import Report
 from web.store import engine as database
 from web.store.models import EventRow, RunRow, SubmissionRow
@@ -91,8 +92,6 @@ def report_json(engine: Engine, submission_id: str) -> str | None:
 
 def report(engine: Engine, submission_id: str) -> Report | None:
     """The same, as a record."""
-    from harness.report import reading
-
     text = report_json(engine, submission_id)
     return reading.read(text) if text else None
 
@@ -116,7 +115,7 @@ def latest(
             found = session.execute(anchor).one_or_none()
             if found is None:
                 return []
-            query = query.where(tuple_(SubmissionRow.created, SubmissionRow.id) < found.tuple())
+            query = query.where(tuple_(SubmissionRow.created, SubmissionRow.id) < tuple(found))
         return [_record(*row) for row in session.execute(query)]
 
 

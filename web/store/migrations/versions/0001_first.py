@@ -34,6 +34,8 @@ def upgrade() -> None:
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("begun", sa.Integer(), nullable=False),
+        sa.Column("deaths", sa.Integer(), nullable=False),
         sa.Column("owner", sa.String(64), nullable=False),
         sa.Column("cancel_requested", sa.Boolean(), nullable=False),
         sa.Column("queued", sa.DateTime(), nullable=False),

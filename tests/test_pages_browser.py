@@ -1,0 +1,121 @@
+"""Every page in a browser: on a phone and on a wide screen, light and dark, in both languages, for readers who do not
+see or point, without a request to anywhere else."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import uvicorn
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser
+
+from tests import browser, site_kit
+from tests.browser import Watched
+from tests.site_kit import Filled
+
+PAGES = (
+    "/", "/problems/split_k_merge", "/submissions", "/submissions/{race}", "/submissions/{measured}",
+    "/submissions/{wrong}", "/submissions/{queued}", "/submissions/{good}/compare/{race}",
+    "/problems/paged_decode/ladder", "/problems/split_k_merge/ladder?rung=2", "/problems/split_k_merge/leaderboard",
+    "/nothing",
+)  # fmt: skip
+WAYS = (("light", "1440", "en"), ("dark", "360", "zh"))
+_SIZES = "[document.documentElement.scrollWidth, window.innerWidth]"
+_PAPER = "getComputedStyle(document.documentElement).backgroundColor"
+
+
+@dataclass
+class Served:
+    """A filled site at an address of its own."""
+
+    filled: Filled
+    url: str
+
+    def path(self, page: str) -> str:
+        return self.url + page.format(**self.filled.ids)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The site on a free port, which its guard knows."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        filled = site_kit.filled(tmp_path_factory.mktemp("site"), port=port)
+        server = uvicorn.Server(uvicorn.Config(filled.site.app, log_level="error", lifespan="off"))
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        yield Served(filled, f"http://localhost:{port}")
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser.chromium() as found:
+        yield found
+
+
+@pytest.mark.parametrize("way", WAYS, ids="-".join)
+def test_pages_serve_every_reader(served: Served, chromium: Browser, way: tuple[str, str, str]) -> None:
+    theme, width, language = way
+    opened = chromium.new_context(
+        color_scheme="dark" if theme == "dark" else "light", viewport={"width": int(width), "height": 900},
+        locale=language, reduced_motion="reduce",
+    )  # fmt: skip
+    watched, axe, found = Watched(opened), Axe(), []
+    page = opened.new_page()
+    for path in PAGES:
+        answer = page.goto(served.path(path), wait_until="domcontentloaded")
+        assert answer and answer.status == (404 if path == "/nothing" else 200), path
+        page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+        found += [(path, fault["id"], fault["nodes"][0]["html"]) for fault in axe.run(page).response["violations"]]
+        wide, room = page.evaluate(_SIZES)
+        assert wide <= room, f"{path} scrolls sideways"
+    assert found == []
+    assert (watched.left_home, _unexpected(watched)) == ([], [])
+    opened.close()
+
+
+def _unexpected(watched: Watched) -> list[str]:
+    """All but what Chromium says of the page that is not there."""
+    return [words for words in watched.complaints if "404 (Not Found)" not in words]
+
+
+def test_the_keyboard_comes_to_the_content_first(served: Served, chromium: Browser) -> None:
+    page = chromium.new_page()
+    page.goto(served.url)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.close()
+
+
+def test_choices_of_colours_and_language_are_kept(served: Served, chromium: Browser) -> None:
+    opened = chromium.new_context(color_scheme="light")
+    page = opened.new_page()
+    page.goto(f"{served.url}/problems/paged_decode?dtype=float16")
+    light = page.evaluate(_PAPER)
+    page.get_by_role("button", name="Dark").click()
+    assert page.url.endswith("/problems/paged_decode?dtype=float16") and page.evaluate(_PAPER) != light
+    page.get_by_role("button", name="中文").click()
+    page.get_by_role("link", name="解法阶梯").click()
+    assert page.get_by_role("heading", level=1).inner_text().startswith("解法阶梯")
+    assert page.evaluate(_PAPER) != light
+    opened.close()
+
+
+def test_without_scripts_a_solution_is_sent_by_a_form(served: Served, chromium: Browser) -> None:
+    opened = chromium.new_context(java_script_enabled=False)
+    page = opened.new_page()
+    page.goto(f"{served.url}/problems/split_k_merge?dtype=float16")
+    page.get_by_role("textbox").fill("// mine\nint x;")
+    page.get_by_role("button", name="Submit").click()
+    assert "/submissions/" in page.url and "queued" in page.inner_text("main") and "// mine" in page.inner_text("main")
+    page.get_by_role("button", name="Cancel the judging").click()
+    assert "cancelled" in page.inner_text("main")
+    opened.close()

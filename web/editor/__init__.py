@@ -1,0 +1,1 @@
+"""The site's code editor: its sources, and what bundles them."""

@@ -1,0 +1,112 @@
+"""Findings as a page shows them: what was seen, and the code of both sides next to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from harness.report import finding_pictures
+from harness.report.grouping import Group, group_findings
+from harness.results import Access, Finding, Report
+from harness.verdict import FindingKind, Verdict, verdict_of
+from web.queue.diagnostics import diagnostics
+from web.rendering import code
+
+MOST = 100  # in a page; the JSON report has all
+
+
+@dataclass(frozen=True)
+class Side:
+    """One place in the code. `sign` is "1" or "2" where there are two of them; `line` 0: it is not known; texts are ""
+    where they are not known, too."""
+
+    sign: str
+    line: int
+    file: str
+    access: str  # of the other side: "read", "write", or "missing" where a barrier waits for it
+    kernel: str
+    element: str  # "out[3, 0]", unless the message says it
+    block: str
+    thread: str
+    callers: tuple[str, ...]
+    code: Markup
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A group of findings, seen in `cases`. `picture` is SVG, empty where there is none."""
+
+    kind: str
+    verdict: Verdict
+    cases: tuple[str, ...]
+    message: str
+    sides: tuple[Side, ...]
+    picture: Markup
+    caption: str
+
+
+def shown(report: Report, source: str, words: str) -> list[Shown]:
+    """All groups, causes first, at most MOST. `words` is the language of the site."""
+    groups = group_findings(report)[:MOST]
+    pictures = finding_pictures.of_groups(report, groups)
+    return [_shown(group, source, words, *picture) for group, picture in zip(groups, pictures, strict=True)]
+
+
+def marks(report: Report) -> dict[int, str]:
+    """Which lines of the source findings name, and as what; a line that is one's own place is not another's second."""
+    found: dict[int, str] = {}
+    for group in reversed(group_findings(report)):
+        finding = group.finding
+        if finding.other and finding.other.line:
+            found.setdefault(finding.other.line, "other")
+        if finding.line:
+            found[finding.line] = "info" if finding.kind is FindingKind.NOTE else "error"
+    return found
+
+
+def compiler_marks(report: Report) -> dict[int, str]:
+    """Which lines of the source the compiler's log names, and as what; an error before a warning."""
+    found: dict[int, str] = {}
+    for said in diagnostics(report.compile.log, report.submission):
+        if found.get(said["line"]) != "error":
+            found[said["line"]] = said["severity"]
+    return found
+
+
+def _shown(group: Group, source: str, words: str, picture: Markup, caption: str) -> Shown:
+    finding = group.finding
+    return Shown(
+        str(finding.kind), verdict_of(finding.kind), group.cases, finding.message,
+        tuple(_sides(finding, source, words)), picture, caption,
+    )  # fmt: skip
+
+
+def _sides(finding: Finding, source: str, words: str) -> Iterator[Side]:
+    other = finding.other
+    if finding.line or finding.kernel or finding.block or finding.thread or other:
+        kind = "info" if finding.kind is FindingKind.NOTE else "error"
+        yield Side(
+            "1" if other else "", finding.line, finding.file, "", finding.kernel, _element(finding),
+            _place(finding.block), _place(finding.thread), finding.call_stack, _code(finding, source, kind, words),
+        )  # fmt: skip
+    if other:
+        access = "missing" if other.missing else "write" if other.write else "read"
+        yield Side(
+            "2", other.line, other.file, access, "", "", _place(other.block), _place(other.thread), (),
+            _code(other, source, "other", words),
+        )  # fmt: skip
+
+
+def _element(finding: Finding) -> str:
+    element = f"{finding.tensor}[{', '.join(map(str, finding.index))}]"
+    return element if finding.tensor and finding.index and element not in finding.message else ""
+
+
+def _place(indices: tuple[int, int, int] | None) -> str:
+    return f"({', '.join(map(str, indices))})" if indices is not None else ""
+
+
+def _code(place: Finding | Access, source: str, kind: str, words: str) -> Markup:
+    return code.excerpt(source, place.line, 3, kind, words=words) if place.line else Markup()

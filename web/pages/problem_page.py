@@ -1,0 +1,103 @@
+"""A problem: its statement, what solve() takes, how it is judged, and the editor beside all that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from harness import cards, check
+from harness.cards import Card
+from harness.errors import UsageError
+from harness.problem import Problem
+from harness.report import benchmark_table
+from harness.signature import Scalar, Tensor
+from web import catalogue
+from web.pages import preferences, rungs, templating
+from web.rendering.statements import statement
+from web.settings import Settings
+from web.store import submissions
+
+router = APIRouter(include_in_schema=False)
+
+
+@dataclass(frozen=True)
+class Test:
+    """A test of the track, with the parameters that are not at their defaults."""
+
+    name: str
+    parameters: str
+    sample: bool
+
+
+@router.get("/problems/{problem_id}")
+def show(
+    request: Request, problem_id: str, dtype: str = "", variant: str = "", card: str = "", source: str = ""
+) -> HTMLResponse:
+    """The problem in one of its tracks, the first if none is asked for, with the speed of light on a card. The editor
+    begins with the draft or the starter, or with the `source` of a submission."""
+    problem = catalogue.track(problem_id, dtype or None, variant or None)
+    settings = request.app.state.settings
+    known = _card(card or settings.card)
+    return templating.page(
+        request, "problem.html", problem=problem, statement=statement(problem, preferences.language(request)),
+        signature=signature(problem), tests=_tests(problem), card=known, cards=cards.names(),
+        benchmarks=benchmark_table.rows(problem, known), basis=benchmark_table.basis(problem, known),
+        floors=check.FLOORS[problem.dtype], log_sum_exp=check.LOG_SUM_EXP_FLOORS[problem.dtype],
+        has_ladder=bool(rungs.files(problem.id)), starter=starter(problem), text=_text(request, source),
+        devices=_devices(settings), max_bytes=settings.bounds.source_bytes, editor_url=request.app.state.editor.url,
+    )  # fmt: skip
+
+
+def _devices(settings: Settings) -> tuple[str, ...]:
+    """What a submission may choose from; there is no choice where no GPU can be used."""
+    return ("auto", "cpu", "gpu") if settings.scheduler or find_spec("pycuda") else ("auto",)
+
+
+def _card(name: str) -> Card:
+    try:
+        return cards.get(name)
+    except UsageError:
+        return cards.get(cards.DEFAULT)
+
+
+def _text(request: Request, submission_id: str) -> str:
+    """Of a submission; "" where there is none."""
+    return submissions.source(request.app.state.engine, submission_id) or "" if submission_id else ""
+
+
+def starter(problem: Problem) -> str:
+    """The text to begin with in a track; where the problem has none, the signature with nothing in it."""
+    try:
+        return problem.starter_for(problem.dtype, problem.variant)
+    except UsageError:
+        return signature(problem).replace(");", ") {\n  // your code\n}") + "\n"
+
+
+def signature(problem: Problem) -> str:
+    """The declaration of solve(), a parameter a line, with the shape of each tensor beside it."""
+    *headers, _ = problem.declaration().split("\n")
+    parameters = problem.signature
+    declared = [_declared(p) + "," * (n < len(parameters)) for n, p in enumerate(parameters, 1)]
+    width = max(map(len, declared))
+    lines = [
+        f"    {text:{width}}  // {_about(p)}".rstrip(" /") for text, p in zip(declared, parameters, strict=True)
+    ]  # fmt: skip
+    return "\n".join([*headers, 'extern "C" void solve(', *lines]) + "\n);"
+
+
+def _declared(parameter: Tensor | Scalar) -> str:
+    if isinstance(parameter, Scalar):
+        return f"{parameter.type} {parameter.name}"
+    return f"{'const ' if parameter.role == 'in' else ''}{parameter.type}* {parameter.name}"
+
+
+def _about(parameter: Tensor | Scalar) -> str:
+    return f"{parameter.role} [{', '.join(parameter.shape)}]" if isinstance(parameter, Tensor) else ""
+
+
+def _tests(problem: Problem) -> list[Test]:
+    samples = set(problem.samples)
+    return [Test(t.name, benchmark_table.parameters(problem, t), t.name in samples) for t in problem.tests]

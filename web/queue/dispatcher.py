@@ -1,0 +1,206 @@
+"""The queue of a site: takes waiting judgings from the store while there are workers for them.
+
+    store -- claim --> Dispatcher -- Claim --> Dask worker --> judging process -- events, verdict --> store
+      ^                                                                                                |
+      +-- died, release: what ended without a verdict waits again --- Dispatcher <-- end of the task ---+
+
+One thread does all of it and holds nothing that the store does not know. A claim is settled at the end of its task: if
+the row is still at that attempt, then its worker died. The site holds the store's lock from start to close, so that at
+a start everything that is in hand is somebody's who is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import secrets
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+
+from harness.errors import JudgeException
+from harness.sandbox.limits import gpu_limits
+from harness.sandbox.supervisor import RunProcess, Toolchain
+from web.queue.cluster import Cluster, KilledWorker, check
+from web.queue.failure import lost
+from web.queue.manner import Manner, of_site
+from web.settings import Settings
+from web.store import judgings
+from web.store.lock import SiteLock
+from web.store.records import Claim, Kind
+
+_POLL = 1.0  # seconds between two looks at the store, should nobody wake us
+_BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds until the next try, the last for good
+_CLOSE_SECONDS = 20.0
+_FAIR = 4  # of so many claims one goes by age alone: runs of samples come first, but submits come, too
+_log = logging.getLogger(__name__)
+
+
+class _ClusterLost(Exception):
+    """The scheduler is gone, and all its work with it."""
+
+
+class Dispatcher:
+    """The queue (base.Queue) that judges. `start` it once, `close` it at the end."""
+
+    def __init__(self, settings: Settings, engine: Engine, manner: Manner | None = None):
+        self._settings = settings
+        self._engine = engine
+        self._manner = manner or of_site(settings, engine)
+        self._owner = f"{socket.gethostname()[:30]}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._thread = threading.Thread(target=self._run, name="dispatcher", daemon=True)
+        self._awake = threading.Event()
+        self._stopping = threading.Event()
+        self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._in_hand: dict[Any, Claim] = {}  # by the future of its task
+        self._claims = 0
+        self._trouble = "the workers are starting"
+        self._lock: SiteLock | None = None
+
+    def start(self) -> None:
+        """Take up what an earlier start left, and begin. Raises UsageError where the store is another site's, or out
+        of the workers' reach."""
+        check(self._settings, self._engine.dialect.name == "sqlite")
+        self._lock = SiteLock(self._engine)
+        judgings.recover(self._engine, self._owner)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Something was added."""
+        self._awake.set()
+
+    def cancel(self, submission_id: str) -> None:
+        """Workers ask the store themselves, several times a second."""
+        self._awake.set()
+
+    def trouble(self) -> str:
+        """Why nothing is judged at the moment; empty while all is well."""
+        return self._trouble
+
+    def close(self) -> None:
+        """What is unfinished goes back into the queue; then the workers end."""
+        self._stopping.set()
+        self._awake.set()
+        if self._thread.is_alive():
+            self._thread.join(_CLOSE_SECONDS)
+        if self._lock:
+            self._lock.release()
+
+    def _run(self) -> None:
+        """The thread: workers as long as the site lives, and again when they are lost."""
+        has_card = _has_card(self._manner.toolchain)
+        pauses = _pauses()
+        while not self._stopping.is_set():
+            try:
+                with contextlib.closing(Cluster(self._settings, self._manner, has_card)) as cluster:
+                    try:
+                        pauses = self._feed(cluster)
+                    finally:
+                        self._release_all()
+            except Exception as error:
+                if isinstance(error, _ClusterLost):
+                    self._trouble = f"the scheduler {self._settings.scheduler} is lost; trying to reach it again"
+                else:
+                    self._trouble = f"the workers cannot be started: {type(error).__name__}: {error}"
+                _log.warning("%s", self._trouble, exc_info=not isinstance(error, (_ClusterLost, OSError)))
+                self._stopping.wait(next(pauses))
+
+    def _feed(self, cluster: Cluster) -> Iterator[float]:
+        """Until the site ends. Raises _ClusterLost."""
+        pauses = _pauses()
+        while not self._stopping.is_set():
+            self._awake.clear()
+            try:
+                self._settle_ended()
+                self._hand_out(cluster)
+            except DBAPIError as error:
+                self._trouble = f"the store cannot be used: {error.orig}"
+                _log.warning("%s", self._trouble)
+                self._stopping.wait(next(pauses))
+                continue
+            pauses = _pauses()
+            self._awake.wait(_POLL)
+            if cluster.lost:
+                raise _ClusterLost
+        return pauses
+
+    def _hand_out(self, cluster: Cluster) -> None:
+        slots, cards = cluster.slots()
+        self._trouble = "" if slots else "there is no worker; it goes on when one joins the scheduler"
+        while len(self._in_hand) < slots and (claim := self._claim(slots, cards)):
+            future = cluster.judge(claim, self._may_use_card(claim, cards), self._on_end)
+            self._in_hand[future] = claim
+
+    def _claim(self, slots: int, cards: int) -> Claim | None:
+        """Submits take long: one worker, where there are several, is kept for runs. A card is one judging's alone."""
+        submits = sum(claim.kind is Kind.SUBMIT for claim in self._in_hand.values())
+        kinds = [Kind.RUN] if submits >= max(1, slots - 1) else list(Kind)
+        on_card = sum(self._may_use_card(claim, cards) for claim in self._in_hand.values())
+        devices = [name for name in ("auto", "cpu") if not self._uses_card(name)] if 0 < cards <= on_card else None
+        claim = judgings.claim(self._engine, self._owner, kinds, devices, by_age=self._claims % _FAIR == _FAIR - 1)
+        self._claims += claim is not None
+        return claim
+
+    def _may_use_card(self, claim: Claim, cards: int) -> bool:
+        return cards > 0 and self._uses_card(claim.device)
+
+    def _uses_card(self, device: str) -> bool:
+        return (self._manner.device if device == "auto" else device) in ("auto", "gpu")
+
+    def _on_end(self, future: Any) -> None:
+        self._ended.put(future)
+        self._awake.set()
+
+    def _settle_ended(self) -> None:
+        """A claim that the store refuses to hear of stays in hand until it does."""
+        while not self._ended.empty():
+            future = self._ended.get()
+            try:
+                self._settle(future)
+            except DBAPIError:
+                self._ended.put(future)
+                raise
+
+    def _settle(self, future: Any) -> None:
+        claim = self._in_hand.get(future)
+        if claim is None:
+            return
+        error = future.exception() if future.status == "error" else None
+        if future.status == "finished" or isinstance(error, KilledWorker):
+            lost(self._engine, claim, self._manner.attempts)
+        else:
+            why = repr(error) if error else f"its task is {future.status}"
+            _log.warning("submission %s: %s; it is judged again", claim.submission_id, why)
+            judgings.release(self._engine, claim, "the judge could not go on")
+        del self._in_hand[future]
+
+    def _release_all(self) -> None:
+        why = "the site was shut down" if self._stopping.is_set() else "the scheduler was lost"
+        for claim in self._in_hand.values():
+            try:
+                judgings.release(self._engine, claim, why)
+            except DBAPIError:  # the next start takes it up
+                _log.exception("submission %s stays in hand", claim.submission_id)
+        self._in_hand.clear()
+
+
+def _pauses() -> Iterator[float]:
+    yield from _BACK_OFF
+    while True:
+        yield _BACK_OFF[-1]
+
+
+def _has_card(toolchain: Toolchain) -> bool:
+    """Whether judgings here can use a GPU: only where PyCUDA opens one."""
+    candidates = toolchain.candidates("auto")
+    if "gpu" not in candidates:
+        return False
+    with contextlib.suppress(JudgeException), RunProcess({"gpu": candidates["gpu"]}, {"gpu": gpu_limits()}) as runner:
+        return runner.opened().kind == "gpu"
+    return False

@@ -1,0 +1,32 @@
+"""Judgings that come to no judgement: the judge's own fault, and workers that die. Needs nothing of the pipeline, so
+that the site and its Dask workers, which do not judge themselves, stay small."""
+
+from __future__ import annotations
+
+import logging
+
+from sqlalchemy import Engine
+
+from harness.results import CompileResult, Finding, Report
+from harness.verdict import FindingKind, Verdict
+from web.store import judgings
+from web.store.records import Claim, Submission
+
+_log = logging.getLogger(__name__)
+
+
+def failed(claim: Claim, message: str, sent: Submission | None = None) -> Report:
+    """The report of a judging that is no judgement: the judge's own fault, or that of how it was asked."""
+    findings = (Finding(FindingKind.NOTE, message),)
+    name = sent.name if sent else ""
+    return Report(claim.problem, name, "", "", 0, Verdict.JUDGE_ERROR, CompileResult(ok=False), findings=findings)
+
+
+def lost(engine: Engine, claim: Claim, attempts: int) -> None:
+    """A worker died with this claim in hand: back into the queue, or an end to it. Nothing, where the attempt counts no
+    more."""
+    deaths = judgings.died(engine, claim, "its worker died", attempts)
+    if deaths >= attempts:
+        times = "once" if deaths == 1 else f"{deaths} times"
+        _log.error("submission %s: its judging ended %s with its worker", claim.submission_id, times)
+        judgings.finish(engine, claim, failed(claim, f"its judging ended {times} with its worker"))
