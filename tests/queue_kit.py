@@ -18,6 +18,7 @@ from web.store.records import Kind, Request, StoredEvent, Submission
 
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE = 60.0  # seconds, on a busy machine; nothing is judged by it
+_LISTEN = "0A"  # the state in /proc/net/tcp
 T = TypeVar("T")
 
 
@@ -108,6 +109,18 @@ class Site:
         pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
         return [pid for pid in pids if mark in _read(pid, "environ") and part.encode() in _read(pid, "cmdline")]
 
+    def listening(self) -> list[tuple[str, int]]:
+        """Addresses and ports at which its processes take connections, as of proc(5)."""
+        inodes = {inode for pid in self.processes() for inode in _sockets(pid)}
+        found = []
+        for table in ("tcp", "tcp6"):
+            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTEN and fields[9] in inodes:
+                    host, port = fields[1].split(":")
+                    found.append((_dotted(host), int(port, 16)))
+        return found
+
     def temporary(self) -> list[Path]:
         """Folders that judgings have for their files."""
         return list(self.folder.glob("tmp/**/judge-*"))
@@ -116,6 +129,19 @@ class Site:
 def parent_of(pid: int) -> int:
     """The process that started it."""
     return int(_read(pid, "stat").rpartition(b")")[2].split()[1])
+
+
+def _sockets(pid: int) -> list[str]:
+    try:
+        links = [os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return []
+    return [link[len("socket:[") : -1] for link in links if link.startswith("socket:[")]
+
+
+def _dotted(host: str) -> str:
+    """IPv4 addresses as people write them, others as they are."""
+    return ".".join(str(byte) for byte in reversed(bytes.fromhex(host))) if len(host) == 8 else host
 
 
 def _read(pid: int, name: str) -> bytes:

@@ -8,6 +8,7 @@ A source with the lines `@gate_compile PATH` or `@gate_run PATH` is not compiled
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from harness.devices.base import Argument, Program, RunLimits, RunResult
 from harness.errors import UsageError
+from harness.sandbox.limits import bind_to_parent
 from harness.sandbox.supervisor import Toolchain
 from tests import fake_toolchain
 from web.queue.dispatcher import Dispatcher
@@ -55,6 +57,7 @@ def _pass_gate(text: str, stage: str) -> None:
 
 def main(folder: Path, problems: Path, jobs: int, toolchain: Toolchain) -> None:
     """Until SIGTERM."""
+    bind_to_parent(os.getppid())  # should the tests themselves be killed
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     settings = Settings(folder, device="cpu", jobs=jobs)

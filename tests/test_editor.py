@@ -162,12 +162,12 @@ def test_submit_shows_benchmarks_and_a_score(opened: Callable[..., Page], judge:
     expect(status(page)).to_have_text("Sending…")
     judge.emit("benchmark_started", name="long", number=1, total=1)
     expect(status(page)).to_have_text("Running 1 benchmarks…")
-    judge.emit("benchmark_finished", name="long", number=1, total=1, verdict="accepted", score=43.21, seconds=2.5,
+    judge.emit("benchmark_finished", name="long", number=1, total=1, verdict="accepted", score=43.21, seconds=2.55e-5,
                modelled=True)  # fmt: skip
     judge.emit("finished", verdict="accepted", passed=9, total=9, seconds=3.0, score=43.21, modelled=True, tier="silver",
                findings=[])  # fmt: skip
     cells = page.get_by_role("row", name="long").get_by_role("cell")
-    expect(cells).to_have_text(["✓ accepted", "43.2 (modelled)", "2.5 s"])
+    expect(cells).to_have_text(["✓ accepted", "43.2 (modelled)", "25.5 µs"])
     expect(status(page)).to_have_text(
         "Finished: accepted. 9 of 9 cases passed in 3.0 s; score 43.2 (modelled) silver"
     )

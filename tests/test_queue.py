@@ -9,17 +9,24 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from harness.errors import UsageError
 from harness.problem import ROOT as PROBLEMS
 from harness.problem import Problem
 from tests.attacks.fixtures import attacks
 from tests.queue_kit import ROOT, Site, parent_of, wait_for
+from web.queue.dispatcher import Dispatcher
+from web.settings import Settings
 from web.store import judgings, submissions
+from web.store.engine import connect
 from web.store.records import Kind, State
 
 _PROCESS = "web.queue.process"  # in the command line of a judging process
@@ -98,6 +105,45 @@ def test_what_cannot_be_judged_has_a_verdict_that_says_why(
     sent = site.send(source, problem=problem)
     _is_judged_once(site, sent, verdict)
     assert any(says in finding["message"] for finding in site.events(sent, "finished")[0].data["findings"])
+
+
+def test_nobody_else_may_talk_to_the_workers(site: Site) -> None:
+    """All that listens does so on the loopback address, and the scheduler and both workers want a certificate."""
+    addresses = site.listening()
+    assert {host for host, _ in addresses} == {"127.0.0.1"}
+    answers: list[str | None] = []
+    for _, port in addresses:  # HTTP servers without pages are among them, which wait for more and never answer
+        threading.Thread(target=_ask_as_a_stranger, args=(port, answers), daemon=True).start()
+    wait_for(lambda: answers.count("TLSV13_ALERT_CERTIFICATE_REQUIRED") >= 3, "the refusal of three")
+
+
+def _ask_as_a_stranger(port: int, answers: list[str | None]) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection(("127.0.0.1", port)) as plain:
+        try:
+            with context.wrap_socket(plain) as channel:
+                channel.recv(1)
+        except ssl.SSLError as error:
+            answers.append(error.reason)
+        except OSError:
+            answers.append(None)
+
+
+@pytest.mark.parametrize(
+    ("database", "scheduler", "says"),
+    [
+        ("sqlite://", "", "in the memory of this process"),
+        ("", "tcp://10.0.0.1:8786", "cannot reach a store in SQLite"),
+        ("", "cluster.example:8786", "cannot reach a store in SQLite"),
+    ],
+)
+def test_a_store_that_workers_cannot_reach_is_refused(
+    tmp_path: Path, database: str, scheduler: str, says: str
+) -> None:
+    settings = Settings(tmp_path, database=database, scheduler=scheduler)
+    with pytest.raises(UsageError, match=says):
+        Dispatcher(settings, connect(settings.url)).start()
 
 
 def test_runs_pass_submits_that_take_long(site: Site, gate: Path) -> None:

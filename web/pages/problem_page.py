@@ -37,7 +37,7 @@ def show(
     request: Request, problem_id: str, dtype: str = "", variant: str = "", card: str = "", source: str = ""
 ) -> HTMLResponse:
     """The problem in one of its tracks, the first if none is asked for, with the speed of light on a card. The editor
-    begins with the draft or the starter, or with the `source` of a submission."""
+    begins with the starter, or with the `source` of a submission."""
     problem = catalogue.track(problem_id, dtype or None, variant or None)
     settings = request.app.state.settings
     known = _card(card or settings.card)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import dask
 from distributed import Client, Future, KilledWorker, LocalCluster
 from distributed.security import Security
+from sqlalchemy import Engine
 
 from harness.errors import UsageError
 from web.queue.judges import Judges, run_judging
@@ -38,9 +39,13 @@ _CONFIG = {
 }
 
 
-def check(settings: Settings, sqlite: bool) -> None:
-    """Raises UsageError where workers elsewhere could not reach the store."""
-    if settings.scheduler and sqlite and not _is_here(settings.scheduler):
+def check(settings: Settings, engine: Engine) -> None:
+    """Raises UsageError where workers could not reach the store."""
+    if engine.dialect.name != "sqlite":
+        return
+    if engine.url.database in (None, "", ":memory:"):
+        raise UsageError("workers cannot reach a store in the memory of this process: name a file")
+    if settings.scheduler and not _is_here(settings.scheduler):
         raise UsageError(
             f"the workers of {settings.scheduler} cannot reach a store in SQLite, which is a file of this machine: "
             "name a database that they can, such as postgresql+psycopg://HOST/NAME"

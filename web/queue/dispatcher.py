@@ -66,7 +66,7 @@ class Dispatcher:
     def start(self) -> None:
         """Take up what an earlier start left, and begin. Raises UsageError where the store is another site's, or out
         of the workers' reach."""
-        check(self._settings, self._engine.dialect.name == "sqlite")
+        check(self._settings, self._engine)
         self._lock = SiteLock(self._engine)
         judgings.recover(self._engine, self._owner)
         self._thread.start()
@@ -134,7 +134,11 @@ class Dispatcher:
         slots, cards = cluster.slots()
         self._trouble = "" if slots else "there is no worker; it goes on when one joins the scheduler"
         while len(self._in_hand) < slots and (claim := self._claim(slots, cards)):
-            future = cluster.judge(claim, self._may_use_card(claim, cards), self._on_end)
+            try:
+                future = cluster.judge(claim, self._may_use_card(claim, cards), self._on_end)
+            except BaseException:
+                judgings.release(self._engine, claim, "no worker took it")
+                raise
             self._in_hand[future] = claim
 
     def _claim(self, slots: int, cards: int) -> Claim | None:

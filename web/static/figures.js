@@ -3,7 +3,7 @@
 /** @param {number} seconds */
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "–";
-  if (seconds < 0.001) return "< 1 ms";
+  if (seconds < 0.001) return `${Number((seconds * 1e6).toPrecision(3))} µs`;
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
 }
