@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import harness.emulator
 from harness import cards
@@ -18,9 +20,10 @@ from harness.compile.build import compile_submission
 from harness.devices.base import Argument, Program, RunLimits
 from harness.devices.cpu import EmulatorDevice
 from harness.emulator import ops_async, ops_atomic, ops_matrix, ops_memory
-from harness.emulator.counters import LaunchCounts, Requests
+from harness.emulator.counters import LaunchCounts, Maps, Requests
 from harness.emulator.emitter import HANDLERS
-from harness.plan import FIRST_TENSOR_ID
+from harness.emulator.memory import Memory
+from harness.plan import FIRST_TENSOR_ID, Buffer
 from harness.traffic import AccessTraffic, CaseTraffic, LineTraffic
 from tests.emulator_kit import run
 
@@ -203,6 +206,19 @@ def test_what_solve_itself_moves_counts_and_is_distinct_once() -> None:
     nbytes, sectors = 128 + 1024 + 100 + 40, 4 + 32 + 4 + 2
     assert tensors["out"].write == AccessTraffic(1, 0, nbytes, nbytes, sectors, sectors, 1100 + 40)
     assert moved.launches == alone.launches
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(1, 300)), min_size=1, max_size=4))
+def test_ranges_that_solve_moves_mark_whole_words_of_their_own_buffer(ranges: list[tuple[int, int]]) -> None:
+    memory = Memory()
+    for number in (FIRST, FIRST + 1):
+        memory.add(Buffer(number, "b", 600))
+    maps = Maps(memory, 1)
+    words = set()
+    for start, nbytes in ranges:
+        maps.mark(FIRST + 1, start, nbytes, store=True)
+        words |= set(range(start // 4, (start + nbytes + 3) // 4))
+    assert maps.touched_in_all() == {FIRST + 1: (0, 4 * len(words))}
 
 
 def test_a_variable_that_solve_fills_is_counted() -> None:

@@ -107,9 +107,10 @@ class Maps:
         place = 8 * int(self._places[self.numbers.index(number), int(store)])
         first, end = place + start // WORD, place + (start + nbytes + WORD - 1) // WORD
         part = self._before.view(np.uint8)[first // 8 : (end + 7) // 8]
-        bits = np.unpackbits(part, bitorder="little")
-        bits[first % 8 : first % 8 + end - first] = 1
-        part[:] = np.packbits(bits, bitorder="little")
+        ends = part[[0, -1]]
+        part[1:-1] = 0xFF
+        low, high = 0xFF << first % 8 & 0xFF, 0xFF >> -end % 8  # of the first byte, of the last
+        part[[0, -1]] = ends | ([low, high] if len(part) > 1 else [low & high] * 2)
 
     def addresses(self, thread: int) -> np.ndarray:
         """Where the maps of a thread are, a row for each buffer: of words read and written, of lines read and written.
