@@ -36,13 +36,13 @@ _PATIENCE = 90.0  # seconds; a bound for what hangs, not a measurement
 class Process:
     """A site in a process of its own."""
 
-    def __init__(self, folder: Path, *words: str):
+    def __init__(self, folder: Path, *words: str, cache: Path | None = None):
         self.mark = f"{folder}-{time.monotonic_ns()}"
         self._log = (folder / "stderr").open("w")
         command = [sys.executable, str(ROOT / "judge.py"), "serve", "--port", "0", "--no-editor", "--device", "cpu"]
         self._process = subprocess.Popen(
             [*command, "--folder", str(folder / "data"), *words], stdout=subprocess.PIPE, stderr=self._log, text=True,
-            env=os.environ | {_MARK: self.mark},
+            env=os.environ | {_MARK: self.mark} | ({"XDG_CACHE_HOME": str(cache)} if cache else {}),
         )  # fmt: skip
         assert self._process.stdout
         self.stdout: IO[str] = self._process.stdout
@@ -70,8 +70,8 @@ class Process:
 
 
 @contextlib.contextmanager
-def started(folder: Path, *words: str) -> Iterator[Process]:
-    process = Process(folder, *words)
+def started(folder: Path, *words: str, cache: Path | None = None) -> Iterator[Process]:
+    process = Process(folder, *words, cache=cache)
     try:
         yield process
     finally:

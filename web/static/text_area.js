@@ -48,7 +48,7 @@ function reveal(area, number) {
  * @param {{text: string, onChange: () => void, onRun: () => void, onSubmit: () => void}} options
  */
 export function createTextArea(area, options) {
-  area.value = options.text;
+  if (area.value === area.defaultValue) area.value = options.text; // else somebody was quicker than the script
   area.addEventListener("keydown", typing(area, options));
   area.addEventListener("input", options.onChange);
   return {
