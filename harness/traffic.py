@@ -1,7 +1,14 @@
 """What a case moved and computed, as the emulator counts it: records for the terminal, the JSON report and pages.
 
 All figures are modelled at the level of PTX: each instruction of a warp is a request, nothing is cached, and what the
-assembler would merge or vectorise is not merged.
+assembler would merge or vectorise is not merged. Three things are counted in their own way:
+
+* A bulk copy (cp.async.bulk) is an instruction of one thread and a request of its own, as large as its range of
+  bytes: a warp whose 32 lanes start one each makes 32 requests. What it writes to shared memory, whole rows past the
+  lanes' banks, is no request of shared memory. A prefetch moves nothing that a later access is not charged for.
+* An atomic counts as a write, and not as a read of what was there.
+* What solve() itself fills or copies (cudaMemset, cudaMemcpy) is in the case's sums with its bytes and sectors. It is
+  no request of a warp and belongs to no launch.
 
     sector   32 bytes, the least that global memory moves
     ideal    the fewest sectors that could hold what a request's lanes ask for; of shared memory, the fewest passes
@@ -128,7 +135,8 @@ class LaunchTraffic:
 
 @dataclass(frozen=True)
 class CaseTraffic:
-    """All launches of a case. `tensors` are their sums, with the bytes that any of them touched as distinct bytes."""
+    """All launches of a case. `tensors` are their sums and what solve() itself moved, with the bytes that any of these
+    touched as distinct bytes."""
 
     launches: tuple[LaunchTraffic, ...] = ()
     launches_left_out: int = 0  # counted in `tensors`, not listed

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
+from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -42,6 +43,15 @@ def chromium() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+def violations(page: Page) -> list[tuple[str, list[str]]]:
+    """What axe finds wrong with a page: its rules, and the elements. A page that was not left since is not given axe
+    anew, which takes as long as the search."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE_SCRIPT)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found["violations"]]
 
 
 class Watched:

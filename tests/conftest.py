@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +17,9 @@ from harness.problem import Problem
 from harness.results import Report
 from harness.submission import from_bytes
 from tests.fake_toolchain import TOOLCHAIN
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 _YAML = """
 id: doubling
@@ -102,6 +106,16 @@ def report_of(events_of: Callable[..., list[Event]]) -> Callable[..., Report]:
         return last.report
 
     return run
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A Chromium for the tests of one file. Not of the whole session: as long as one is there, an event loop counts as
+    running in this thread, and tests that run a loop of their own would fail."""
+    from tests.browser import chromium  # only who browses needs Playwright
+
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture

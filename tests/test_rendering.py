@@ -4,6 +4,7 @@
 import itertools
 import re
 import xml.etree.ElementTree as ElementTree
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from unittest import mock
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from harness import problem
+from harness.problem import Problem
 from harness.report import folding
 from web.rendering.alignment import align
 from web.rendering.code import code, excerpt
@@ -26,7 +28,7 @@ from web.rendering.statements import Statement, rendered, statement
 STYLES = Path(__file__).parent.parent / "web" / "static" / "statement.css"
 PROBLEMS = ("flash_attention", "paged_decode", "split_k_merge")
 VOID = {"br", "hr", "wbr"}
-FULL = 256 * 1024  # bytes of the largest submission
+LONG = 32 * 1024  # an eighth of the largest submission: what is quadratic already takes a minute or more
 
 
 class Page(HTMLParser):
@@ -76,11 +78,15 @@ def copied(html: str) -> str:
 # Statements
 
 
+@cache
+def loaded(name: str) -> Problem:
+    return problem.load(name)
+
+
 @pytest.fixture(params=itertools.product(PROBLEMS, ("en", "zh")), ids=lambda which: "-".join(which))
 def shown(request: pytest.FixtureRequest) -> tuple[str, Statement]:
     name, language = request.param
-    found = problem.load(name)
-    return found.statement_in(language), statement(found, language)
+    return loaded(name).statement_in(language), statement(loaded(name), language)
 
 
 def test_a_statement_is_safe_and_its_links_lead_somewhere(shown: tuple[str, Statement]) -> None:
@@ -282,10 +288,10 @@ def test_an_excerpt_keeps_the_colours_of_its_file_and_takes_no_ids() -> None:
 
 
 def test_long_lines_and_long_files_are_cut_and_say_so() -> None:
-    html = code("a+" * FULL)
-    assert f"… {2 * FULL - COLUMNS} more characters" in html and len(html) < 20_000
-    html = code("\n" * FULL, words="zh")
-    assert f"还有 {FULL - LINES} 行没有显示。" in html and html.count('id="L') == LINES
+    html = code("a+" * LONG)
+    assert f"… {2 * LONG - COLUMNS} more characters" in html and len(html) < 20_000
+    html = code("\n" * LONG, words="zh")
+    assert f"还有 {LONG - LINES} 行没有显示。" in html and html.count('id="L') == LINES
 
 
 SOURCES = {
@@ -297,8 +303,8 @@ SOURCES = {
 
 @pytest.mark.parametrize("piece", SOURCES.values(), ids=SOURCES.keys())
 def test_no_file_takes_the_lexer_long_or_loses_a_character(piece: str) -> None:
-    """A rule that is quadratic takes minutes for one of them."""
-    text = (piece * FULL)[: FULL // 4]
+    """A rule that is quadratic takes a minute or more for one of them."""
+    text = (piece * LONG)[:LONG]
     assert "".join(value for _, _, value in LinearCudaLexer().get_tokens_unprocessed(text)) == text
     assert len(highlighted(text, "cuda")) == len(source_lines(text))
 
@@ -379,8 +385,8 @@ def test_large_files_are_divided_at_lines_that_occur_once() -> None:
 
 
 HARD = {
-    "two kinds of lines": ("ab" * FULL, "ba" * FULL),
-    "one line less": ("a" * FULL, "a" * (FULL - 9)),
+    "two kinds of lines": ("ab" * LONG, "ba" * LONG),
+    "one line less": ("a" * LONG, "a" * (LONG - 9)),
     "backwards": ("".join(map(chr, range(0x4E00, 0x9000))), "".join(map(chr, range(0x9000, 0x4E00, -1)))),
     "cubic for difflib": ("".join("a" + chr(0x4E00 + n) for n in range(9000)), "".join("a" + chr(0x8000 + n) for n in range(9000))),
 }  # fmt: skip
@@ -389,7 +395,7 @@ HARD = {
 @pytest.mark.parametrize("pair", HARD.values(), ids=HARD.keys())
 def test_no_two_files_take_long(pair: tuple[str, str]) -> None:
     """Minutes, were they left to difflib. (Each letter is a line.)"""
-    before, after = ("\n".join(side[: FULL // 2]) for side in pair)
+    before, after = ("\n".join(side[:LONG]) for side in pair)
     html = diff(before, after, ("a", "b"))
     assert html.count('class="line') <= LINES and "more lines are not shown" in html
 

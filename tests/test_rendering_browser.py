@@ -1,33 +1,28 @@
 """Statements, code and differences in a real browser: what only a browser knows about them."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from harness import problem
+from tests.browser import violations
 from web.rendering.code import code
 from web.rendering.differences import diff
 from web.rendering.statements import statement
 
-CHROMIUM = Path("/usr/bin/chromium")
 ROOT = problem.ROOT.parent
 STYLES = (ROOT / "web" / "static" / "statement.css").read_text()
 PAPERS = {"light": "#ffffff; color: #1b1f24", "dark": "#14171a; color: #e7eaed"}
 SOURCE = (ROOT / "solutions" / "split_k_merge" / "01_naive.cu").read_text()
 LATER = (ROOT / "solutions" / "split_k_merge" / "02_vectorised.cu").read_text()
 
-pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"needs a browser: there is no {CHROMIUM}")
-
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield browser.new_page(viewport={"width": 360, "height": 800})
-        browser.close()
+def page(browser: Browser) -> Iterator[Page]:
+    opened = browser.new_page(viewport={"width": 360, "height": 800})
+    yield opened
+    opened.close()
 
 
 def show(page: Page, body: str, theme: str = "light", language: str = "en") -> None:
@@ -73,5 +68,4 @@ def test_nothing_is_in_the_way_of_a_reader_who_does_not_see_or_point(page: Page,
     text = f'<div class="statement">{statement(problem.load("flash_attention"), "en").html}</div>'
     source = code(SOURCE, marks={3: "error", 14: "warning", 20: "info", 25: "other"})
     show(page, text + source + diff(SOURCE, LATER, ("one", "two")), theme)
-    violations = Axe().run(page).response["violations"]
-    assert not [(found["id"], found["nodes"][0]["html"]) for found in violations]
+    assert violations(page) == []

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -157,6 +158,29 @@ def test_excerpts_stay_inside_the_source() -> None:
     assert excerpt("a", 1, "f.cu") == [" --> f.cu:1", " 1 | a", "   | ^"]
     assert excerpt("a", 2) == excerpt("a", 0) == excerpt("", 9) == []
     assert excerpt("a\n\nb", 2) == [" 1 | a", " 2 |", " 3 | b"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [0x0, 0x1B, 0x7F, 0x9B, 0xAD, 0x34F, 0x61C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070),
+     0x115F, 0x1160, 0x180E, 0x3164, 0xFEFF, 0xFFA0, 0xFFF9, 0xE0001, 0xE0020, 0xE007F],
+    ids=hex,
+)  # fmt: skip
+def test_what_cannot_be_seen_is_spelled_out(code: int) -> None:
+    assert printable(f"a{chr(code)}b") == f"a\\x{code:02x}b"
+
+
+def test_every_character_of_format_is_spelled_out_or_known() -> None:
+    """Arabic and other signs around numbers are of that category, too, and are seen."""
+    shown = {chr(c) for c in range(0x110000) if unicodedata.category(chr(c)) == "Cf" and printable(chr(c)) == chr(c)}
+    assert {unicodedata.name(c).split()[0] for c in shown} <= {"ARABIC", "SYRIAC", "KAITHI", "EGYPTIAN"}
+
+
+@pytest.mark.parametrize(
+    "text", ["注意力、分块与在线 softmax。", "かな カナ 한국어", "naïve Zürich Ω ≤ ∞ µ", "葛\U000e0100 ❤\ufe0f 🙂", "a\u00a0b\u3000c"]
+)
+def test_what_can_be_seen_stays_as_it_is(text: str) -> None:
+    assert printable(text) == text
 
 
 def test_printable_keeps_text_and_line_ends() -> None:

@@ -150,17 +150,28 @@ class _Run:
                 region, offset = self._region(step.dst)
                 region.data[offset : offset + step.nbytes] = step.value & 0xFF
                 self.memory.mark_written(region, offset, step.nbytes)
+                self._count(step.dst, step.nbytes, store=True)
             case Upload():
                 region, offset = self._region(step.dst)
                 region.data[offset : offset + len(step.data)] = np.frombuffer(step.data, np.uint8)
                 self.memory.mark_written(region, offset, len(step.data))
+                self._count(step.dst, len(step.data), store=True)
             case Copy():
                 self._copy(step)
+                self._count(step.src, step.nbytes, store=False)
+                self._count(step.dst, step.nbytes, store=True)
         return True
 
     def _region(self, address: int) -> tuple[Region, int]:
         number, offset = locate(address)
         return self.memory.regions[number], offset
+
+    def _count(self, address: int, nbytes: int, store: bool) -> None:
+        """Memory traffic of a step that is no launch."""
+        number, offset = locate(address)
+        if nbytes:
+            self.launcher.touch(number, offset, nbytes, store)
+            self.traffic.add_range(number, offset, nbytes, store)
 
     def _copy(self, step: Copy) -> None:
         (source, a), (target, b) = self._region(step.src), self._region(step.dst)

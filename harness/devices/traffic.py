@@ -14,6 +14,7 @@ from harness.emulator.launch import Outcome
 from harness.emulator.memory import Memory
 from harness.emulator.ptx import Module
 from harness.traffic import (
+    SECTOR_BYTES,
     AccessTraffic,
     CaseTraffic,
     LaunchTraffic,
@@ -72,6 +73,13 @@ class Recorder:
                 thread_instructions=counts.thread_instructions,
             )
         )  # fmt: skip
+
+    def add_range(self, number: int, start: int, nbytes: int, store: bool) -> None:
+        """Count in a range of a buffer that solve() itself reads or writes, and that is not empty."""
+        sectors = (start + nbytes - 1) // SECTOR_BYTES - start // SECTOR_BYTES + 1
+        one = AccessTraffic(bytes=nbytes, lane_bytes=nbytes, sectors=sectors, ideal_sectors=-(-nbytes // SECTOR_BYTES))
+        read, write = self._sums.get(number, (AccessTraffic(), AccessTraffic()))
+        self._sums[number] = (read, write.plus(one)) if store else (read.plus(one), write)
 
     def case(self, touched: Touched) -> CaseTraffic | None:
         """All launches together; `touched`: what they touched of each buffer. None where nothing was launched."""

@@ -88,7 +88,7 @@ class Maps:
         count = max(1, min(threads, MAP_BYTES // max(end, 1)))
         self._words = [np.zeros(end + 64, np.uint8) for _ in range(count)]
         self._lines = [np.zeros(len(self._words[0]) // _RATIO + 2, np.uint8) for _ in range(threads)]
-        self._before: np.ndarray | None = None  # of earlier launches
+        self._before: np.ndarray | None = None  # of earlier launches, and of what solve() did between them
         self._last: Touched | None = None  # of the last launch
 
     def begin(self) -> None:
@@ -99,6 +99,18 @@ class Maps:
         self._before = merged.copy() if self._before is None else self._before | merged
         for m in [*self._words, *self._lines]:
             m[:] = 0
+
+    def mark(self, number: int, start: int, nbytes: int, store: bool) -> None:
+        """A range of a buffer that solve() itself reads or writes, in no launch."""
+        if self._before is None:
+            self._before = np.zeros_like(self._words[0].view(np.uint64))
+        place = 8 * int(self._places[self.numbers.index(number), int(store)])
+        first, end = place + start // WORD, place + (start + nbytes + WORD - 1) // WORD
+        part = self._before.view(np.uint8)[first // 8 : (end + 7) // 8]
+        ends = part[[0, -1]]
+        part[1:-1] = 0xFF
+        low, high = 0xFF << first % 8 & 0xFF, 0xFF >> -end % 8  # of the first byte, of the last
+        part[[0, -1]] = ends | ([low, high] if len(part) > 1 else [low & high] * 2)
 
     def addresses(self, thread: int) -> np.ndarray:
         """Where the maps of a thread are, a row for each buffer: of words read and written, of lines read and written.

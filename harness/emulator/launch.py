@@ -78,7 +78,7 @@ class Launcher:
         self._workers: dict[tuple[str, Shape, Index3, int], list[Worker]] = {}
         self._stop = ctypes.c_int32(_RUNS_ON)
         self._locks = (ctypes.c_int32 * L.LOCK_STRIPES)()
-        self._maps: Maps | None = None  # made when the first kernel is launched: all buffers are there by then
+        self._maps: Maps | None = None  # made for the plan's first step: all buffers are there by then
 
     def launch(
         self,
@@ -102,12 +102,19 @@ class Launcher:
 
     def counters_for(self, kernel: Compiled, threads: int) -> Counters:
         """Fresh counters for a launch."""
+        return Counters(self._memory, self._own_maps(), kernel, threads)
+
+    def _own_maps(self) -> Maps:
         if self._maps is None:
             self._maps = Maps(self._memory, self._threads)
-        return Counters(self._memory, self._maps, kernel, threads)
+        return self._maps
+
+    def touch(self, number: int, start: int, nbytes: int, store: bool) -> None:
+        """Count a range of a buffer that solve() itself reads or writes among the bytes that are touched."""
+        self._own_maps().mark(number, start, nbytes, store)
 
     def touched(self) -> Touched:
-        """Bytes of each buffer that all launches together have read and written."""
+        """Bytes of each buffer that all launches together, and solve() itself, have read and written."""
         return self._maps.touched_in_all() if self._maps is not None else {}
 
     def threads_for(self, kernel: Compiled, blocks: int) -> int:

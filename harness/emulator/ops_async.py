@@ -134,6 +134,7 @@ def _bulk(lo: Emitter, i: Ins) -> None:
     target, barrier = (address_of(lo, i.args[k], "i32", vec=True) for k in (0, 3))
     source = address_of(lo, i.args[1], "i64", vec=True)
     size = lo.get(i.args[2], "i32", vec=True)
+    traffic.note_access(lo, i, "global", "read", bulk.ALIGNMENT)
     wide = lo.let(f"zext <32 x i32> {barrier} to <32 x i64>")
     more = f", <32 x i32> {target}, <32 x i64> {source}, <32 x i32> {size}"
     _call_at(lo, i, bulk.issue(lo), wide, more)

@@ -87,7 +87,7 @@ class _Memory:
                 number = line * LINE_BYTES // SECTOR_BYTES + sector
                 x = self.at(number * SECTOR_BYTES)
                 if number in moved:
-                    yield svg.hatched(x, _MEMORY_TOP, width, _MEMORY, name, "moved")
+                    yield svg.rectangle(x, _MEMORY_TOP, width, _MEMORY, "moved", hatch=name)
                 else:
                     yield svg.rectangle(x, _MEMORY_TOP, width, _MEMORY, "unmoved")
 

@@ -33,8 +33,8 @@ class _Bar:
     ends: tuple[float, float] | None = None  # the interval of the median, as shares
 
 
-def draw(report: Report) -> Markup:
-    """The chart as SVG; nothing without benchmarks."""
+def draw(report: Report, name: str = "bars") -> Markup:
+    """The chart as SVG; nothing without benchmarks. `name` is unique in the page."""
     groups = [(case.name, list(_bars(b, report))) for case, b in measurement.benchmarks(report)]
     groups = [(title, bars) for title, bars in groups if bars]
     if not groups:
@@ -45,12 +45,12 @@ def draw(report: Report) -> Markup:
         parts += [svg.text(_LEFT, y, title, "group"), svg.text(_at(1), y, "100 %", "tick", "middle")]
         top = y + 5
         for bar in bars:
-            parts += _draw(bar, y)
+            parts += _draw(bar, y, name)
             y += _NAME + _BAR
         parts.append(svg.line(_at(1), top, _at(1), y + 5, "full"))
         y += _GROUP
     title = f"{'Modelled speed' if measurement.modelled(report) else 'Speed'} of {report.submission}, by case"
-    return svg.picture("bars", title, _description(groups), (_WIDTH, y - 16), parts)
+    return svg.picture(name, title, _description(groups), (_WIDTH, y - 16), parts)
 
 
 def _bars(b: Benchmark, report: Report) -> Iterator[_Bar]:
@@ -70,15 +70,16 @@ def _at(share: float) -> float:
     return _LEFT + (_RIGHT - _LEFT) * min(share, _FULL) / _FULL
 
 
-def _draw(bar: _Bar, y: float) -> Iterator[Markup]:
+def _draw(bar: _Bar, y: float, picture: str) -> Iterator[Markup]:
+    hatch = picture if bar.style == "hatched" else ""
     end = _at(bar.share)
     top = y + _NAME
     yield svg.text(_LEFT, top - 5, bar.name[:54], "tick")
     if bar.share > _FULL:
         corners = [(_LEFT, top), (end, top), (end + _ARROW, top + _BAR / 2), (end, top + _BAR), (_LEFT, top + _BAR)]
-        yield svg.polygon(corners, bar.style)
+        yield svg.polygon(corners, bar.style, hatch)
     else:
-        yield svg.rectangle(_LEFT, top, end - _LEFT, _BAR, bar.style)
+        yield svg.rectangle(_LEFT, top, end - _LEFT, _BAR, bar.style, hatch=hatch)
     if bar.ends and all(map(math.isfinite, bar.ends)):
         yield svg.line(_at(bar.ends[0]), top + _BAR / 2, _at(bar.ends[1]), top + _BAR / 2, "whisker")
     yield svg.text(_SHARE, top + _BAR - 1, figures.percent(bar.share), "label", "end")

@@ -85,7 +85,7 @@ def _row(m: BlockMap, row: int, name: str, width: float, height: float) -> Itera
     for (first, count), run in groupby(cells):
         length = len(list(run))
         if not count:
-            yield svg.hatched(x, y, length * width, height, name, "untouched")
+            yield svg.rectangle(x, y, length * width, height, "untouched", hatch=name)
         else:
             style = f"sharing-{_step(count)}" if shared else _colour(m, first - 1)
             lowest = m.block(first - 1)
@@ -134,7 +134,7 @@ def _legend(m: BlockMap, name: str, y: float) -> tuple[list[Markup], float]:
 
 def _chip(x: float, y: float, style: str, name: str) -> list[Markup]:
     if style == "untouched":
-        return [svg.hatched(x, y, _CHIP, _CHIP, name, "untouched")]
+        return [svg.rectangle(x, y, _CHIP, _CHIP, "untouched", hatch=name)]
     if style == "several":
         return [svg.rectangle(x, y, _CHIP, _CHIP, "unmoved"), svg.circle(x + _CHIP / 2, y + _CHIP / 2, 2.5, "several")]
     return [svg.rectangle(x, y, _CHIP, _CHIP, style)] if style else []

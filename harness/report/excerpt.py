@@ -6,14 +6,22 @@ import re
 
 from rich.cells import cell_len, set_cell_size
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# What steers a terminal or the order of a line, and what takes no room, so that two texts look the same or one hides in
+# another: of Unicode's categories Cc and Cf and of the property Default_Ignorable_Code_Point, all but the signs that
+# scripts write with and the selectors that choose between forms of a character (FE00..FE0F, E0100..E01EF).
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    r"\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff"
+    r"\U000e01f0-\U000e0fff]"
+)
 _TAB = 4
 _CUT = "..."
 _LEAST = 8  # columns of code that are shown however narrow the terminal is
 
 
 def printable(text: str) -> str:
-    """The text without anything that could steer a terminal: control characters become `\\x1b`, tabs spaces."""
+    """The text without anything that steers a terminal or cannot be seen: control characters become `\\x1b`, invisible
+    ones `\\x200b`, tabs spaces."""
     unified = text.replace("\r\n", "\n").expandtabs(_TAB)
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", unified)
 

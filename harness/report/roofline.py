@@ -57,8 +57,8 @@ def points(report: Report) -> list[Point]:
     return found
 
 
-def draw(report: Report) -> Markup:
-    """The picture as SVG; nothing without points or without a roof."""
+def draw(report: Report, name: str = "roofline") -> Markup:
+    """The picture as SVG; nothing without points or without a roof. `name` is unique in the page."""
     shown = points(report)
     bandwidth, rate = measurement.roof(report)
     if not (shown and bandwidth > 0 and rate > 0):
@@ -69,19 +69,20 @@ def draw(report: Report) -> Markup:
     axes = _Axes.around([*places, (ridge, rate), (ridge / 3, rate)])  # some of the slope is always seen
     names = list(dict.fromkeys(b.name for b in baselines))[:_MOST_NAMES]
     modelled = measurement.modelled(report)
+    look = ("hatched", name) if modelled else ("solid", "")
     parts = [
         *_grid(axes),
         *_roof_lines(axes, bandwidth, rate, _marked(report)),
         *_higher_roofs(axes, report, rate, max(y for _, y in places)),
         *(_drop(axes, p, _roof(p.intensity, bandwidth, rate)) for p in shown),
         *(_shape(names.index(b.name), *axes.place(b.intensity, b.rate)) for b in baselines if b.name in names),
-        *(svg.circle(*axes.place(p.intensity, p.rate), _RADIUS, "hatched" if modelled else "solid") for p in shown),
+        *(svg.circle(*axes.place(p.intensity, p.rate), _RADIUS, *look) for p in shown),
         *_labels(axes, shown, [axes.place(b.intensity, b.rate) for b in baselines], axes.place(ridge, rate)[1]),
-        *_legend(names, modelled),
+        *_legend(names, look),
     ]
     height = _PLOT_HEIGHT + _LEGEND * (1 + len(names)) + 6
     title = f"{'Modelled roofline' if modelled else 'Roofline'} of {report.submission}"
-    return svg.picture("roofline", title, _description(shown, bandwidth, rate), (_WIDTH, height), parts)
+    return svg.picture(name, title, _description(shown, bandwidth, rate), (_WIDTH, height), parts)
 
 
 def _roof(intensity: float, bandwidth: float, rate: float) -> float:
@@ -244,10 +245,11 @@ def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
     return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
-def _legend(names: Sequence[str], modelled: bool) -> Iterator[Markup]:
+def _legend(names: Sequence[str], look: tuple[str, str]) -> Iterator[Markup]:
+    """`look`: class of the submission's points, and the picture whose hatch fills those that are modelled."""
     y = _PLOT_HEIGHT + 16
-    yield svg.circle(_LEFT, y - 4, _RADIUS, "hatched" if modelled else "solid")
-    words = "this submission, modelled" if modelled else "this submission"
+    yield svg.circle(_LEFT, y - 4, _RADIUS, *look)
+    words = "this submission, modelled" if look[1] else "this submission"
     yield svg.text(_LEFT + 14, y, f"{words}: number of case, share of roof", "tick")
     for order, name in enumerate(names):
         y += _LEGEND

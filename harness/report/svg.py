@@ -1,6 +1,8 @@
 """The few elements of SVG that charts are made of, as text. Colours are the page's: elements carry class names only.
 
-Words are made safe here, so that a chart can be put into a page as it is.
+Words are made safe here, so that a chart can be put into a page as it is. What a picture defines for itself, the hatch
+that fills some of its shapes, has the picture's name in its id, and shapes name it in an attribute: pictures side by
+side in a page keep their own, and no style sheet has to know them.
 """
 
 from __future__ import annotations
@@ -24,27 +26,23 @@ def line(x1: float, y1: float, x2: float, y2: float, style: str) -> Markup:
     return Markup(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{style}"/>')
 
 
-def rectangle(x: float, y: float, width: float, height: float, style: str, words: str = "") -> Markup:
-    """words: what is said of it where a pointer rests on it."""
+def rectangle(
+    x: float, y: float, width: float, height: float, style: str, words: str = "", hatch: str = ""
+) -> Markup:
+    """words: what is said of it where a pointer rests on it; hatch: the name of its picture, whose hatch fills it."""
     place = f'x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:.1f}"'
     if words:
-        return Markup(f'<rect {place} class="{style}"><title>{escape(printable(words))}</title></rect>')
-    return Markup(f'<rect {place} class="{style}"/>')
+        return Markup(f'<rect {place}{_filled(hatch)} class="{style}"><title>{escape(printable(words))}</title></rect>')
+    return Markup(f'<rect {place}{_filled(hatch)} class="{style}"/>')
 
 
-def hatched(x: float, y: float, width: float, height: float, picture: str, style: str = "") -> Markup:
-    """A rectangle filled with the pattern that `picture` of that name defines."""
-    place = f'x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:.1f}"'
-    return Markup(f'<rect {place} fill="url(#{picture}-hatch)" class="{style}"/>')
-
-
-def polygon(points: Iterable[tuple[float, float]], style: str) -> Markup:
+def polygon(points: Iterable[tuple[float, float]], style: str, hatch: str = "") -> Markup:
     corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return Markup(f'<polygon points="{corners}" class="{style}"/>')
+    return Markup(f'<polygon points="{corners}"{_filled(hatch)} class="{style}"/>')
 
 
-def circle(x: float, y: float, radius: float, style: str) -> Markup:
-    return Markup(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" class="{style}"/>')
+def circle(x: float, y: float, radius: float, style: str, hatch: str = "") -> Markup:
+    return Markup(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"{_filled(hatch)} class="{style}"/>')
 
 
 def path(outline: str, style: str, scale: tuple[float, float, float, float]) -> Markup:
@@ -59,17 +57,23 @@ def picture(
 ) -> Markup:
     """The whole picture. `name` is unique in the page; title and description are what a screen reader says."""
     width, height = size
+    body = "".join(parts)
     head = (
         f'<svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
         f'aria-labelledby="{name}-title {name}-text" class="{style}" id="{name}">'
         f'<title id="{name}-title">{escape(printable(title))}</title>'
-        f'<desc id="{name}-text">{escape(printable(description))}</desc>{_hatch(name)}'
+        f'<desc id="{name}-text">{escape(printable(description))}</desc>{_hatch(name) if _filled(name) in body else ""}'
     )
-    return Markup(head + "".join(parts) + "</svg>")
+    return Markup(head + body + "</svg>")
+
+
+def _filled(hatch: str) -> str:
+    """The attribute of a shape that the hatch of the picture of that name fills."""
+    return f' fill="url(#{hatch}-hatch)"' if hatch else ""
 
 
 def _hatch(name: str) -> str:
-    """What fills shapes that stand for modelled figures."""
+    """Stripes in the colours of the classes `ink` and `paper`."""
     size = 'width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"'
     return (
         f'<defs><pattern id="{name}-hatch" {size}><rect width="5" height="5" class="paper"/>'

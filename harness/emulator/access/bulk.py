@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.emulator import layout as L
-from harness.emulator.access import clocks, copies, mbarriers, tracing
+from harness.emulator.access import clocks, copies, mbarriers, ranges, tracing
 from harness.emulator.access.base import Needs, need, reject, within
 from harness.emulator.access.global_memory import Entry
 from harness.emulator.access.shared_memory import Shared
@@ -48,6 +48,7 @@ def _one(m: Needs, f: Fn, s: Shared, k: str, known: str, tag: str) -> None:
     reject(m, f, within(f, target, size, s.size, ALIGNMENT, target, "i32"), k,
            f.let(f"or i64 {wide}, {L.SHARED_WINDOW << L.WINDOW_BITS}"), ALIGNMENT)  # fmt: skip
     copies.mark(m, f, s, target, f.let(f"lshr i32 {size}, {s.shift}"), k)
+    ranges.count_read(m, f, e.row, address, rel, size64)
     if m.traced:
         tracing.touch_range(m, f, address, size)
     row = mbarriers.next_row(m, f, "bulk", BulkCopy)
