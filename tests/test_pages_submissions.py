@@ -75,6 +75,8 @@ def test_measured_and_modelled_are_told_apart(filled: Filled) -> None:
     assert "as fast" in measured and 'id="roofline"' in measured and 'id="bars"' in measured
     modelled = filled.page(f"/submissions/{filled.ids['modelled']}")
     assert "<strong>Modelled.</strong>" in modelled and "modelled time" in modelled and "modelled score" in modelled
+    assert "100 is the speed of light" in measured and "The score is that time over the kernel" in measured
+    assert "100 is no byte moved beyond the fewest" in modelled and "the fewest bytes over those moved" in modelled
 
 
 def test_every_part_of_a_report_is_shown(empty: Filled) -> None:

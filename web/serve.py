@@ -20,7 +20,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from harness import cards, streams
-from web import catalogue, log, options, server, site_folder
+from web import log, options, server, site_folder, warm
 from web.app import create_app
 from web.queue.dispatcher import Dispatcher
 from web.security import hosts
@@ -79,7 +79,7 @@ def _answer(app: FastAPI, settings: Settings, listener: socket.socket, parsed: a
 
     def ready() -> None:
         _say(f"serving on {url}  submissions are kept in {_short(settings.folder)}; Ctrl-C stops it")
-        threading.Thread(target=catalogue.problems, daemon=True).start()  # so that the first page is quick, too
+        threading.Thread(target=warm.up, args=(app,), daemon=True).start()  # so that the first page is quick, too
         if parsed.open:
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()  # one in a terminal stays
 
