@@ -8,6 +8,7 @@ import logging
 from fastapi import FastAPI
 
 from harness.errors import ProblemError
+from harness.problem import Problem
 from web import catalogue
 from web.pages import preferences, rungs
 from web.pages.templating import Templates
@@ -16,17 +17,21 @@ from web.rendering.statements import statement
 _log = logging.getLogger(__name__)
 
 
-def up(app: FastAPI) -> None:
-    """In the order in which a visitor comes to them. A problem that cannot be read is left to its page, which says
-    why."""
-    templates: Templates = app.state.templates
+def problems() -> list[Problem]:
+    """All of them, which takes longest; none where one cannot be read, which is left to the pages to say."""
     try:
-        problems = catalogue.problems()
+        return catalogue.problems()
     except ProblemError as error:
-        _log.debug("pages are not prepared: %s", error)
-        problems = []
+        _log.debug("problems are not prepared: %s", error)
+        return []
+
+
+def up(app: FastAPI) -> None:
+    """Everything, in the order in which a visitor comes to it."""
+    templates: Templates = app.state.templates
+    known = problems()
     templates.compile()
-    for problem in problems:
+    for problem in known:
         for language in preferences.LANGUAGES:
             statement(problem, language)
         rungs.measured(problem.id)
