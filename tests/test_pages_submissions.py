@@ -45,7 +45,7 @@ def test_a_race_shows_both_lines_and_both_threads(filled: Filled) -> None:
 def test_a_wrong_answer_shows_where_it_is_wrong(filled: Filled) -> None:
     page = filled.page(f"/submissions/{filled.ids['wrong']}")
     assert "wrong answer" in page and "elements of out differ from the float64 reference" in page
-    assert "heat-" in page and "up to 1000 times" in page and 'href="/static/charts.css"' in page
+    assert "heat-" in page and "up to 1000 \N{MULTIPLICATION SIGN} the limit" in page and 'href="/static/charts.css"' in page
 
 
 def test_what_the_warps_did_is_drawn(filled: Filled) -> None:

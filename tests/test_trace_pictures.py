@@ -166,6 +166,7 @@ def test_a_map_of_what_most_blocks_share_is_coloured_by_their_number() -> None:
     drawn = _classes(block_picture.draw(shared, "p"))
     assert drawn["sharing-2"] and drawn["sharing-1"] and not any(name.startswith("block") for name in drawn)
     assert block_picture.caption(shared).endswith("a part is read by 3.75 blocks on average, by 4 at most.")
+    assert block_picture.caption(replace(shared, blocks=(4,) * 8)).endswith(": each part is read by 4 blocks.")
 
 
 def test_a_map_of_many_cells_stays_small() -> None:

@@ -35,8 +35,9 @@ def caption(m: BlockMap) -> str:
     if max(touched) == 1:
         one = f"the only block {verb} it" if m.total == 1 else f"each part is {done} by one block alone"
     elif _shared(m):
-        mean = sum(touched) / len(touched)
-        one = f"a part is {done} by {figures.significant(mean)} blocks on average, by {max(touched)} at most"
+        mean, most = sum(touched) / len(touched), max(touched)
+        count = f"{figures.significant(mean)} blocks on average, by {most} at most" if mean < most else f"{most} blocks"
+        one = f"{'each' if mean == most else 'a'} part is {done} by {count}"
     else:
         several = sum(count > 1 for count in touched)
         one = f"blocks keep to parts of their own but for {several} of {plural(len(touched), 'cell')}"
