@@ -74,7 +74,7 @@ class RunRow(Base):
     modelled: Mapped[bool | None]  # the score and all times are a model's, nothing was timed
     tier: Mapped[str | None] = mapped_column(String(64))
     seed: Mapped[int | None] = mapped_column(BigInteger)
-    device: Mapped[str | None] = mapped_column(String(200))  # what it ran on, for people
+    device: Mapped[str | None] = mapped_column(String(200))  # what it ran on, or the card that was played
     dtype: Mapped[str | None] = mapped_column(String(32))  # of the track that was judged
     variant: Mapped[str | None] = mapped_column(String(64))
     report: Mapped[bytes | None] = mapped_column(LargeBinary, deferred=True)
