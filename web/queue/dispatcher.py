@@ -18,6 +18,7 @@ import queue
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,6 +61,7 @@ class Dispatcher:
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._in_hand: dict[Any, Claim] = {}  # by the future of its task
         self._claims = 0
+        self._rest_until = 0.0  # of the monotonic clock
         self._trouble = "the workers are starting"
         self._lock: SiteLock | None = None
 
@@ -133,6 +135,8 @@ class Dispatcher:
     def _hand_out(self, cluster: Cluster) -> None:
         slots, cards = cluster.slots()
         self._trouble = "" if slots else "there is no worker; it goes on when one joins the scheduler"
+        if time.monotonic() < self._rest_until:
+            return
         while len(self._in_hand) < slots and (claim := self._claim(slots, cards)):
             try:
                 future = cluster.judge(claim, self._may_use_card(claim, cards), self._on_end)
@@ -178,11 +182,18 @@ class Dispatcher:
         error = future.exception() if future.status == "error" else None
         if future.status == "finished" or isinstance(error, KilledWorker):
             lost(self._engine, claim, self._manner.attempts)
-        else:
-            why = repr(error) if error else f"its task is {future.status}"
-            _log.warning("submission %s: %s; it is judged again", claim.submission_id, why)
+        elif error:
+            self._settle_failed(claim, error)
+        else:  # Dask gave the task up with all others
             judgings.release(self._engine, claim, "the judge could not go on")
         del self._in_hand[future]
+
+    def _settle_failed(self, claim: Claim, error: BaseException) -> None:
+        """What is wrong may be wrong for the next one, too: nothing is handed out for a while."""
+        _log.warning("submission %s: its worker failed", claim.submission_id, exc_info=error)
+        why = f"{type(error).__name__}: {error}"
+        if times := lost(self._engine, claim, self._manner.attempts, why):
+            self._rest_until = time.monotonic() + _BACK_OFF[min(times, len(_BACK_OFF)) - 1]
 
     def _release_all(self) -> None:
         why = "the site was shut down" if self._stopping.is_set() else "the scheduler was lost"

@@ -144,8 +144,8 @@ def release(engine: Engine, claim: Claim, why: str) -> bool:
 
 
 def died(engine: Engine, claim: Claim, why: str, most: int) -> int:
-    """The same, since the worker died: how often one has, with this judging in hand. At the `most`-th time it is left
-    running, for the caller to finish it. 0 where the attempt counts no more."""
+    """The same, since the worker died or failed: how often one has, with this judging in hand. At the `most`-th time
+    it is left running, for the caller to finish it. 0 where the attempt counts no more."""
     with database.writing(engine) as session:
         run = session.scalar(select(RunRow).where(*_mine(claim)))
         if run is None:
@@ -229,7 +229,7 @@ def _put_back(session: Session, run: RunRow, why: str) -> None:
 
 
 def _device(report: Report, modelled: bool) -> str:
-    """What the judging ran on, for people: of modelled scores, the card that the emulator played, which decides them."""
+    """What the judging ran on, for people. Modelled scores are decided by the card that the emulator played."""
     return f"emulator ({report.ceilings.card})" if modelled and report.ceilings else report.device
 
 

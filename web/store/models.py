@@ -59,7 +59,7 @@ class RunRow(Base):
     state: Mapped[str] = mapped_column(String(16))
     attempt: Mapped[int] = mapped_column(default=0)
     begun: Mapped[int] = mapped_column(default=0)  # the last attempt that a worker has begun
-    deaths: Mapped[int] = mapped_column(default=0)  # of workers that had it in hand
+    deaths: Mapped[int] = mapped_column(default=0)  # of workers that had it in hand, and their failures
     owner: Mapped[str] = mapped_column(String(64), default="")  # the start of the site that has it in hand
     cancel_requested: Mapped[bool] = mapped_column(default=False)
     queued: Mapped[datetime.datetime] = mapped_column(Utc)
