@@ -13,8 +13,10 @@ import uvicorn
 from playwright.sync_api import Browser, expect
 
 from tests import site_kit
+from tests.api_kit import StateOfQueue
 from tests.browser import Watched, violations
 from tests.site_kit import Filled
+from web.queue.base import NoQueue
 from web.store import judgings, submissions
 from web.store.records import Kind, Request
 
@@ -115,6 +117,25 @@ def test_without_scripts_a_solution_is_sent_by_a_form(served: Served, browser: B
     assert "/submissions/" in page.url and "queued" in page.inner_text("main") and "// mine" in page.inner_text("main")
     page.get_by_role("button", name="Cancel the judging").click()
     assert "cancelled" in page.inner_text("main")
+    opened.close()
+
+
+def test_what_the_judge_is_at_is_kept_true(served: Served, browser: Browser) -> None:
+    state = served.filled.site.app.state
+    state.queue = StateOfQueue(starting=True)
+    opened = browser.new_context()
+    watched = Watched(opened)
+    page = opened.new_page()
+    page.goto(served.url)
+    line = page.locator("#judge-state")
+    expect(line).to_have_text("The judge is starting.")
+    assert violations(page) == []
+    state.queue = StateOfQueue("no <b>worker</b>")
+    expect(line).to_have_text("Nothing is judged at the moment. no <b>worker</b>")
+    assert violations(page) == []
+    state.queue = NoQueue()
+    expect(line).to_have_count(0)
+    assert watched.complaints == []
     opened.close()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
@@ -16,8 +15,8 @@ from harness.report import benchmark_table
 from harness.signature import Scalar, Tensor
 from web import catalogue
 from web.pages import preferences, rungs, templating
+from web.queue.base import Queue
 from web.rendering.statements import statement
-from web.settings import Settings
 from web.store import submissions
 
 router = APIRouter(include_in_schema=False)
@@ -47,13 +46,14 @@ def show(
         benchmarks=benchmark_table.rows(problem, known), basis=benchmark_table.basis(problem, known),
         floors=check.FLOORS[problem.dtype], log_sum_exp=check.LOG_SUM_EXP_FLOORS[problem.dtype],
         has_ladder=bool(rungs.files(problem.id)), starter=starter(problem), text=_text(request, source),
-        devices=_devices(settings), max_bytes=settings.bounds.source_bytes, editor_url=request.app.state.editor.url,
+        devices=devices(request.app.state.queue), max_bytes=settings.bounds.source_bytes,
+        editor_url=request.app.state.editor.url,
     )  # fmt: skip
 
 
-def _devices(settings: Settings) -> tuple[str, ...]:
+def devices(queue: Queue) -> tuple[str, ...]:
     """What a submission may choose from; there is no choice where no GPU can be used."""
-    return ("auto", "cpu", "gpu") if settings.scheduler or find_spec("pycuda") else ("auto",)
+    return ("auto", "cpu", "gpu") if queue.has_card() else ("auto",)
 
 
 def _card(name: str) -> Card:

@@ -62,7 +62,9 @@ class Dispatcher:
         self._in_hand: dict[Any, Claim] = {}  # by the future of its task
         self._claims = 0
         self._rest_until = 0.0  # of the monotonic clock
-        self._trouble = "the workers are starting"
+        self._starting = True
+        self._trouble = ""
+        self._cards = 0  # that judgings may use
         self._lock: SiteLock | None = None
 
     def start(self) -> None:
@@ -81,9 +83,17 @@ class Dispatcher:
         """Workers ask the store themselves, several times a second."""
         self._awake.set()
 
+    def starting(self) -> bool:
+        """Whether the workers have yet to come, for the first time."""
+        return self._starting and not self._trouble
+
     def trouble(self) -> str:
-        """Why nothing is judged at the moment; empty while all is well."""
+        """Why nothing is judged at the moment; empty while all is well, or only starting."""
         return self._trouble
+
+    def has_card(self) -> bool:
+        """Whether some worker has a GPU that it can use."""
+        return self._cards > 0
 
     def close(self) -> None:
         """What is unfinished goes back into the queue; then the workers end."""
@@ -133,13 +143,14 @@ class Dispatcher:
         return pauses
 
     def _hand_out(self, cluster: Cluster) -> None:
-        slots, cards = cluster.slots()
+        slots, self._cards = cluster.slots()
+        self._starting = False
         self._trouble = "" if slots else "there is no worker; it goes on when one joins the scheduler"
         if time.monotonic() < self._rest_until:
             return
-        while len(self._in_hand) < slots and (claim := self._claim(slots, cards)):
+        while len(self._in_hand) < slots and (claim := self._claim(slots, self._cards)):
             try:
-                future = cluster.judge(claim, self._may_use_card(claim, cards), self._on_end)
+                future = cluster.judge(claim, self._may_use_card(claim, self._cards), self._on_end)
             except BaseException:
                 judgings.release(self._engine, claim, "no worker took it")
                 raise
