@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
@@ -20,15 +18,6 @@ from web.rendering.statements import statement
 from web.store import submissions
 
 router = APIRouter(include_in_schema=False)
-
-
-@dataclass(frozen=True)
-class Test:
-    """A test of the track, with the parameters that are not at their defaults."""
-
-    name: str
-    parameters: str
-    sample: bool
 
 
 @router.get("/problems/{problem_id}")
@@ -98,6 +87,7 @@ def _about(parameter: Tensor | Scalar) -> str:
     return f"{parameter.role} [{', '.join(parameter.shape)}]" if isinstance(parameter, Tensor) else ""
 
 
-def _tests(problem: Problem) -> list[Test]:
+def _tests(problem: Problem) -> list[tuple[str, str, bool]]:
+    """(name, parameters that are not at their defaults, whether it is a sample) of the track's tests."""
     samples = set(problem.samples)
-    return [Test(t.name, benchmark_table.parameters(problem, t), t.name in samples) for t in problem.tests]
+    return [(t.name, benchmark_table.parameters(problem, t), t.name in samples) for t in problem.tests]
