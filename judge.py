@@ -42,6 +42,7 @@ _PACKAGES = {"numpy", "yaml", "jinja2", "rich", "llvmlite", "ml_dtypes", "junitp
 _SITE_PACKAGES = {  # of the extra [web]
     "fastapi", "starlette", "pydantic", "uvicorn", "h11", "sqlalchemy", "alembic", "dask", "distributed", "markdown_it",
     "mdit_py_plugins", "latex2mathml", "pygments", "babel", "httpx2",
+    "cryptography", "python_multipart",
 }  # fmt: skip
 _COMMANDS = ("list", "show", "start", "grade", "lint", "doctor", "serve", "submit", "editor")
 
@@ -304,9 +305,11 @@ def _tell(line: str) -> None:
 def _doctor(arguments: list[str]) -> int:
     commandline.command_parser("doctor", "What this machine can do, and what to install for the rest.").parse(arguments)
     from harness import doctor
+    from web import examination
 
+    site = examination.look(_SITE_PACKAGES, _pip("[web]"))
     with streams.printing():
-        return 0 if doctor.print_examination(_pip()) else commandline.EXIT_UNSUPPORTED
+        return 0 if doctor.print_examination(_pip(), site) else commandline.EXIT_UNSUPPORTED
 
 
 def _grade(arguments: list[str]) -> int:

@@ -6,9 +6,10 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 
 from harness.compile import cache
 from harness.compile.nvrtc import nvrtc
@@ -27,13 +28,14 @@ class Finding:
     needed: bool  # for judging without a GPU
 
 
-def print_examination(install: str) -> bool:
-    """Print one line for each thing looked at; `install` is the command that installs the core packages.
+def print_examination(install: str, more: Iterable[Finding] = ()) -> bool:
+    """Print one line for each thing looked at, here and by others; `install` is the command that installs the core
+    packages.
 
     True when this machine can judge, on the emulator at least.
     """
     able = True
-    for finding in examine(install):
+    for finding in chain(examine(install), more):
         mark = "ok" if finding.ok else "missing" if finding.needed else "absent"
         print(f"{mark:8} {finding.subject:16} {finding.words}", flush=True)
         able &= finding.ok or not finding.needed

@@ -43,6 +43,22 @@ class Site:
         return self.program.post("/api/submissions", json=new(**fields))
 
 
+class StateOfQueue(NoQueue):
+    """Judges nothing, and says of itself what a test wants."""
+
+    def __init__(self, trouble: str = "", starting: bool = False, card: bool = False):
+        self._trouble, self._starting, self._card = trouble, starting, card
+
+    def starting(self) -> bool:
+        return self._starting
+
+    def trouble(self) -> str:
+        return self._trouble
+
+    def has_card(self) -> bool:
+        return self._card
+
+
 def site(folder: Path, bounds: Bounds | None = None, **options: Any) -> Site:
     """A site whose store is in `folder`."""
     settings = Settings(folder=folder, bounds=bounds or Bounds(per_minute=100_000, queued=100_000), **options)

@@ -70,7 +70,7 @@ def main(folder: Path, problems: Path, jobs: int, toolchain: Toolchain) -> None:
         queue.start()
     except UsageError as error:
         sys.exit(str(error))
-    while queue.trouble() and not ended.is_set():
+    while (queue.starting() or queue.trouble()) and not ended.is_set():
         time.sleep(0.02)
     print("ready", flush=True)
     ended.wait()

@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 from harness.results import CaseResult, CompileResult, Report
 from harness.verdict import Verdict
 from tests import api_kit
-from tests.api_kit import KERNEL, PROGRAM, Site
+from tests.api_kit import KERNEL, PROGRAM, Site, StateOfQueue
 from web.api import streams
 from web.api.streams import Follower, Streams
 from web.errors import SiteError
@@ -310,7 +310,10 @@ def test_cancelling(site: Site) -> None:
 def test_health_says_why_nothing_is_judged(site: Site) -> None:
     assert get(site, "/api/health")["status"] == "ok"
     site.send()
-    site.app.state.queue = type("Ill", (), {"trouble": lambda self: "the scheduler is gone"})()
+    site.app.state.queue = StateOfQueue(starting=True)
+    found = get(site, "/api/health")
+    assert (found["status"], found["trouble"]) == ("starting", "")
+    site.app.state.queue = StateOfQueue("the scheduler is gone")
     found = get(site, "/api/health")
     assert (found["status"], found["trouble"], found["waiting"]) == ("trouble", "the scheduler is gone", 1)
     assert found["judge"] == "cuda-attention-judge"

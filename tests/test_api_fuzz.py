@@ -15,6 +15,7 @@ from harness.results import CaseResult, CompileResult, Report
 from harness.verdict import Verdict
 from tests import api_kit
 from tests.api_kit import PROGRAM
+from web.queue.base import NoQueue
 from web.store import judgings
 
 _EXAMPLES = 25  # of each of the operations
@@ -24,7 +25,7 @@ _CONFIG = SchemathesisConfig.from_dict({
 })  # fmt: skip
 
 
-class AtOnce:
+class AtOnce(NoQueue):
     """Judges whatever comes before the next request: streams of events have an end."""
 
     def __init__(self, site: api_kit.Site):
@@ -36,12 +37,6 @@ class AtOnce:
             report = Report(claim.problem, "a.cu", "", "float32", 1, Verdict.ACCEPTED, CompileResult(True), cases)
             judgings.finish(self._site.engine, claim, report)
 
-    def cancel(self, submission_id: str) -> None: ...
-
-    def trouble(self) -> str:
-        return ""
-
-    def close(self) -> None: ...
 
 
 @pytest.fixture(scope="module")

@@ -303,7 +303,7 @@ def test_doctor_says_what_is_there() -> None:
     done = _run("doctor")
     subjects = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines() if len(line.split()) > 2}
     assert subjects["python"] == subjects["numpy"] == subjects["compiler"] == subjects["emulator"] == "ok"
-    assert "pycuda" in subjects
+    assert "pycuda" in subjects and "site" in subjects
     assert done.returncode == 0 and "this machine can judge" in done.stdout
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 
-from tests.browser import Watched, chromium
+from tests.browser import Watched
 from tests.workbench_kit import MAX_BYTES, TOKEN, FakeJudge, finding, serving
 from web.editor import build
 
@@ -24,12 +24,6 @@ def bundle() -> Path:
     built = build.bundle(build=True)
     assert built
     return built
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture
@@ -190,6 +184,18 @@ def test_a_draft_survives_a_reload_and_can_be_given_up(opened: Callable[..., Pag
     assert text_of(page).startswith("// float32, base")
 
 
+def test_what_is_typed_before_the_scripts_are_there_stays(context: BrowserContext, judge: FakeJudge, place: str) -> None:
+    held: list[Route] = []
+    context.route("**/static/workbench.js", lambda route: held.append(route))
+    page = context.new_page()
+    page.goto(judge.url + PAGE, wait_until="commit")
+    page.locator("#source").fill("int typed_early;")
+    assert len(held) == 1
+    held[0].continue_()
+    ready(page)
+    assert text_of(page) == "int typed_early;"
+
+
 def test_one_goes_on_with_an_earlier_submission(opened: Callable[..., Page], place: str) -> None:
     page = opened()
     write(page, "int draft;")
@@ -235,15 +241,19 @@ def test_compile_errors_are_marked_until_their_line_is_edited(opened: Callable[.
     expect(squiggles(page)).to_have_text(["foo", "bar"])
     expect(page.locator(".cm-lint-marker-error")).to_have_count(2)
     again = finding("note", 0, message=f"my.cu(4): error: {DIAGNOSTIC['message']}")
-    advice = finding("note", 0, message="solve() takes other parameters.")
+    advice = finding("note", 1, message="solve() takes other parameters.", kernel="", block=None, thread=None)
     judge.emit("finished", verdict="compile_error", passed=0, total=0, seconds=0.5, score=None, modelled=True, tier="",
                findings=[again, advice])  # fmt: skip
     expect(status(page)).to_have_text("Finished: compile error.")
-    expect(page.get_by_text("solve() takes other parameters.")).to_be_visible()
-    expect(page.get_by_text(DIAGNOSTIC["message"])).to_have_count(1)
+    items = page.locator("#results li")
+    expect(items).to_have_text([
+        f"compile error line 4{DIAGNOSTIC['message']}foo();", "compile error line 5bar, toobar();",
+        "compile error line 1solve() takes other parameters.",
+    ])  # fmt: skip
+    expect(squiggles(page)).to_have_text(["int a;", "foo", "bar"])
     page.get_by_role("button", name="line 4").click()  # the cursor is there now
     page.keyboard.type("a")
-    expect(squiggles(page)).to_have_text(["bar"])
+    expect(squiggles(page)).to_have_text(["int a;", "bar"])
     add_at_top(page, "// one line more\n")
     expect(squiggles(page)).to_have_text(["bar"])
     page.get_by_role("button", name="line 5").click()

@@ -4,13 +4,11 @@ the starter, run it, see a finding on its line, mend it, submit, be accepted, st
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests import browser
 from tests.browser import Watched
 from tests.test_serve import started
 from web.editor import build
@@ -76,12 +74,6 @@ class Visit:
 expect.set_options(timeout=_PATIENCE)
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser.chromium() as found:
-        yield found
-
-
 def solution(starter: str, barrier: str) -> str:
     """The starter with its three gaps filled; without the barrier it races."""
     text = starter.replace("float largest = -INFINITY;", "float largest = -INFINITY;" + _BODY.replace("{barrier}", barrier))
@@ -95,12 +87,12 @@ def solution(starter: str, barrier: str) -> str:
     ("en", "light", 1440, True), ("zh", "dark", 390, False),
 ])  # fmt: skip
 def test_from_the_first_page_to_the_leaderboard(
-    chromium: Browser, language: str, scheme: str, width: int, editor: bool, tmp_path: Path
+    browser: Browser, language: str, scheme: str, width: int, editor: bool, tmp_path: Path
 ) -> None:
     """With the editor the cache is everybody's, where its bundle is built once."""
     if editor:
         build.bundle(build=True)
-    context = chromium.new_context(
+    context = browser.new_context(
         locale={"en": "en-US", "zh": "zh-CN"}[language], color_scheme="dark" if scheme == "dark" else "light",
         viewport={"width": width, "height": 900},
     )  # fmt: skip

@@ -60,5 +60,6 @@ def _with_tests(problem_id: str, cases: list[Case], directory: Path) -> problem.
     """The problem with these cases for its tests."""
     shutil.copytree(ROOT / "problems" / problem_id, directory / problem_id)
     file = directory / problem_id / "problem.yaml"
-    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"tests": cases}, sort_keys=False))
+    changed = yaml.safe_load(file.read_text()) | {"tests": cases, "samples": [case["name"] for case in cases[:1]]}
+    file.write_text(yaml.safe_dump(changed, sort_keys=False))
     return problem.load(str(file.parent))

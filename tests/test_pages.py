@@ -26,6 +26,13 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Filled:
     return Filled(site, *site.browser(), {})
 
 
+@pytest.fixture
+def own(tmp_path: Path) -> Filled:
+    """The same for one test, which may change it."""
+    site = api_kit.site(tmp_path)
+    return Filled(site, *site.browser(), {})
+
+
 def test_a_newcomer_is_told_where_to_begin(fresh: Filled) -> None:
     page = fresh.page("/")
     assert "Start here" in page and 'href="/problems/split_k_merge">Begin with' in page
@@ -107,6 +114,21 @@ def test_the_editor_can_begin_with_a_submission(filled: Filled) -> None:
     page = filled.page("/problems/split_k_merge", source=filled.ids["race"])
     assert "// Mistake: no barrier between writing the weights" in page.partition("<textarea")[2]
     assert "TODO 1" in filled.page("/problems/split_k_merge", source="none").partition("<textarea")[2]
+
+
+def test_there_is_a_choice_of_devices_where_a_card_was_found(own: Filled) -> None:
+    assert 'id="device"' not in own.page("/problems/split_k_merge")
+    own.site.app.state.queue = api_kit.StateOfQueue(card=True)
+    assert '<option value="gpu">' in own.page("/problems/split_k_merge")
+
+
+def test_a_start_is_no_alarm(own: Filled) -> None:
+    own.site.app.state.queue = api_kit.StateOfQueue(starting=True)
+    page = own.page("/")
+    assert 'class="starting"' in page and "The judge is starting." in page and 'class="banner"' not in page
+    own.site.app.state.queue = api_kit.StateOfQueue("the <scheduler> is gone")
+    page = own.page("/", lang="zh")
+    assert 'class="banner"' in page and "目前没有在评测。" in page and "the &lt;scheduler&gt; is gone" in page
 
 
 def test_what_is_not_there_is_told_in_a_page(filled: Filled) -> None:

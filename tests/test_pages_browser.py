@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import pytest
 import uvicorn
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
-from tests import browser, site_kit
-from tests.browser import Watched
+from tests import site_kit
+from tests.api_kit import StateOfQueue
+from tests.browser import Watched, violations
 from tests.site_kit import Filled
+from web.queue.base import NoQueue
 from web.store import judgings, submissions
 from web.store.records import Kind, Request
 
@@ -56,27 +57,21 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         thread.join()
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser.chromium() as found:
-        yield found
-
-
 @pytest.mark.parametrize("way", WAYS, ids="-".join)
-def test_pages_serve_every_reader(served: Served, chromium: Browser, way: tuple[str, str, str]) -> None:
+def test_pages_serve_every_reader(served: Served, browser: Browser, way: tuple[str, str, str]) -> None:
     theme, width, language = way
-    opened = chromium.new_context(
+    opened = browser.new_context(
         color_scheme="dark" if theme == "dark" else "light", viewport={"width": int(width), "height": 900},
         locale=language, reduced_motion="reduce",
     )  # fmt: skip
-    watched, axe, found = Watched(opened), Axe(), []
+    watched, found = Watched(opened), []
     page = opened.new_page()
     for path in PAGES:
         answer = page.goto(served.path(path), wait_until="domcontentloaded")
         assert answer and answer.status == (404 if path == "/nothing" else 200), path
         page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
         if path in READ or theme == "light":
-            found += [(path, each["id"], each["nodes"][0]["html"]) for each in axe.run(page).response["violations"]]
+            found += [(path, *violation) for violation in violations(page)]
         wide, room = page.evaluate(_SIZES)
         assert wide <= room, f"{path} scrolls sideways"
     assert found == []
@@ -89,8 +84,8 @@ def _unexpected(watched: Watched) -> list[str]:
     return [words for words in watched.complaints if "404 (Not Found)" not in words]
 
 
-def test_the_keyboard_comes_to_the_content_first(served: Served, chromium: Browser) -> None:
-    page = chromium.new_page()
+def test_the_keyboard_comes_to_the_content_first(served: Served, browser: Browser) -> None:
+    page = browser.new_page()
     page.goto(served.url)
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
@@ -99,8 +94,8 @@ def test_the_keyboard_comes_to_the_content_first(served: Served, chromium: Brows
     page.close()
 
 
-def test_choices_of_colours_and_language_are_kept(served: Served, chromium: Browser) -> None:
-    opened = chromium.new_context(color_scheme="light")
+def test_choices_of_colours_and_language_are_kept(served: Served, browser: Browser) -> None:
+    opened = browser.new_context(color_scheme="light")
     page = opened.new_page()
     page.goto(f"{served.url}/problems/paged_decode?dtype=float16")
     light = page.evaluate(_PAPER)
@@ -113,8 +108,8 @@ def test_choices_of_colours_and_language_are_kept(served: Served, chromium: Brow
     opened.close()
 
 
-def test_without_scripts_a_solution_is_sent_by_a_form(served: Served, chromium: Browser) -> None:
-    opened = chromium.new_context(java_script_enabled=False)
+def test_without_scripts_a_solution_is_sent_by_a_form(served: Served, browser: Browser) -> None:
+    opened = browser.new_context(java_script_enabled=False)
     page = opened.new_page()
     page.goto(f"{served.url}/problems/split_k_merge?dtype=float16")
     page.get_by_role("textbox").fill("// mine\nint x;")
@@ -125,10 +120,29 @@ def test_without_scripts_a_solution_is_sent_by_a_form(served: Served, chromium: 
     opened.close()
 
 
-def test_a_waiting_submission_shows_its_steps_and_then_its_verdict(served: Served, chromium: Browser) -> None:
+def test_what_the_judge_is_at_is_kept_true(served: Served, browser: Browser) -> None:
+    state = served.filled.site.app.state
+    state.queue = StateOfQueue(starting=True)
+    opened = browser.new_context()
+    watched = Watched(opened)
+    page = opened.new_page()
+    page.goto(served.url)
+    line = page.locator("#judge-state")
+    expect(line).to_have_text("The judge is starting.")
+    assert violations(page) == []
+    state.queue = StateOfQueue("no <b>worker</b>")
+    expect(line).to_have_text("Nothing is judged at the moment. no <b>worker</b>")
+    assert violations(page) == []
+    state.queue = NoQueue()
+    expect(line).to_have_count(0)
+    assert watched.complaints == []
+    opened.close()
+
+
+def test_a_waiting_submission_shows_its_steps_and_then_its_verdict(served: Served, browser: Browser) -> None:
     engine, good = served.filled.site.engine, site_kit.text_of("good.cu")
     sent, _ = submissions.add(engine, Request(site_kit.PROBLEM, good, Kind.RUN, "live.cu"), 100)
-    opened = chromium.new_context()
+    opened = browser.new_context()
     watched = Watched(opened)
     page = opened.new_page()
     page.goto(f"{served.url}/submissions/{sent.id}")

@@ -62,6 +62,24 @@ def test_a_compile_error_is_marked_and_a_hostile_name_is_harmless(filled: Filled
     assert "<script>alert" not in page and "\N{RIGHT-TO-LEFT OVERRIDE}" not in page
 
 
+def test_a_compile_error_shows_each_error_with_its_code(filled: Filled) -> None:
+    page = filled.page(f"/submissions/{filled.ids['broken']}")
+    why = page[page.index('id="findings"') :].partition("</section>")[0]
+    assert why.count("<article") == 1 and "<h3>compile error</h3>" in why and "note" not in why
+    assert why.count('href="#L7">') == 2 and why.count("line marked error") == 2
+    assert "this declaration has no storage class or type specifier" in why and "expected a &#34;;&#34;" in why
+    assert "was declared but never referenced" not in why  # a warning is not why
+
+
+def test_the_judge_s_own_words_stand_for_the_compiler_s(empty: Filled) -> None:
+    name = site_kit.judged(empty.site.engine, f"#include <torch/x.h>\n{site_kit.text_of('good.cu')}", "torch.cu")
+    page = empty.page(f"/submissions/{name}")
+    why = page[page.index('id="findings"') :].partition("</section>")[0]
+    assert "<h3>compile error</h3>" in why and "there is no header torch/x.h" in why
+    assert "cannot open source file" not in why and why.count("line marked error") == 1
+    assert re.search(r'class="line marked error" id="L1"', page)
+
+
 @pytest.mark.parametrize("path", ["/submissions/{hostile}", "/submissions/{hostile}/compare/{broken}", "/submissions", "/"])
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_nothing_that_was_sent_becomes_part_of_a_page(filled: Filled, path: str, language: str) -> None:

@@ -13,7 +13,8 @@ import socket
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,10 @@ from harness.problem import ROOT as PROBLEMS
 from harness.problem import Problem
 from tests.attacks.fixtures import attacks
 from tests.queue_kit import ROOT, Site, parent_of, wait_for
+from tests.queue_site import TOOLCHAIN
+from web.queue import dispatcher
 from web.queue.dispatcher import Dispatcher
+from web.queue.manner import of_site
 from web.settings import Settings
 from web.store import judgings, submissions
 from web.store.engine import connect
@@ -190,6 +194,54 @@ def test_what_kills_its_workers_is_ended_and_the_queue_goes_on(site: Site, gate:
     finding = site.events(sent, "finished")[0].data["findings"][0]
     assert finding["message"] == "its judging ended 3 times with its worker"
     _is_judged_once(site, site.send("// the next"))
+
+
+class FailedFuture:
+    """Of a task that is over before anybody asks."""
+
+    status = "error"
+
+    def exception(self) -> OSError:
+        """Always the same."""
+        return OSError("no space left")
+
+
+class FailingCluster:
+    """One worker, on which every task fails."""
+
+    lost = False
+
+    def __init__(self, *_: object) -> None: ...
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def slots(self) -> tuple[int, int]:
+        """One, without a card."""
+        return 1, 0
+
+    def judge(self, claim: object, on_card: bool, done: Callable[[FailedFuture], None]) -> FailedFuture:
+        """In vain."""
+        future = FailedFuture()
+        done(future)
+        return future
+
+
+def test_an_error_that_comes_again_and_again_is_a_verdict(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "Cluster", FailingCluster)
+    monkeypatch.setattr(dispatcher, "_BACK_OFF", (0.01, 0.02))
+    site = Site(tmp_path / "site", folder)
+    sent = site.send("// doubles")
+    settings = Settings(site.folder, device="cpu")
+    queue = Dispatcher(settings, site.engine, replace(of_site(settings, site.engine), toolchain=TOOLCHAIN, attempts=3))
+    queue.start()
+    _is_judged_once(site, sent, "judge_error")
+    queue.close()
+    assert [event.type for event in site.events(sent)] == ["queued", "restarted", "restarted", "finished"]
+    finding = site.events(sent, "finished")[0].data["findings"][0]
+    assert finding["message"] == "the judge could not go on, 3 times; the last time: OSError: no space left"
 
 
 def test_a_second_site_does_not_touch_the_store_of_the_first(site: Site, gate: Path) -> None:

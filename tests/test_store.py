@@ -14,11 +14,14 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import OperationalError
 
+from harness import cards
 from harness.errors import UsageError
+from harness.measure import ceilings
 from harness.results import CaseResult, CompileResult, ErrorStats, Finding, Report
 from harness.verdict import FindingKind, Verdict
+from tests import sample_reports
 from web.store import engine as database
-from web.store import judgings, migrate, models, submissions
+from web.store import judgings, migrate, models, rankings, submissions
 from web.store.lock import SiteLock
 from web.store.records import Claim, Kind, Request, State, Submission
 
@@ -153,6 +156,19 @@ def test_a_verdict_is_kept_with_all_that_belongs_to_it(store: Engine) -> None:
     with store.connect() as connection:
         assert connection.scalar(text("SELECT message FROM finding WHERE case_name = 'one'")) == "Off by one."
         assert connection.scalar(text("SELECT count(*) FROM case_result")) == 2
+
+
+def test_a_card_that_is_played_has_a_leaderboard_of_its_own(store: Engine) -> None:
+    track = {"problem": "doubling", "dtype": "float32", "variant": "base"}
+    for card in (cards.get("H100"), cards.get("L4")):
+        _add(store, kind=Kind.SUBMIT)
+        played = dataclasses.replace(sample_reports.modelled(), ceilings=ceilings.datasheet(card), device="cpu", **track)
+        assert judgings.finish(store, _claim(store), played)
+    _add(store, kind=Kind.SUBMIT)
+    assert judgings.finish(store, _claim(store), dataclasses.replace(sample_reports.measured(), device="a card", **track))
+    boards = rankings.devices(store, **track)
+    assert boards == [("a card", False), ("emulator (NVIDIA H100 80GB HBM3)", True), ("emulator (NVIDIA L4)", True)]
+    assert [len(rankings.leaderboard(store, **track, device=name, modelled=how)) for name, how in boards] == [1, 1, 1]
 
 
 def test_an_attempt_that_has_passed_writes_nothing(store: Engine) -> None:

@@ -533,3 +533,35 @@ def test_global_reads_of_cp_async_are_counted() -> None:
         asm volatile("cp.async.wait_all;" ::: "memory"); a[t] = s[4 * t];"""
     counts = _counts(body, A.copy(), prelude=ROWS)
     assert Requests(1, 512, 512, 16, 16) in counts.buffers.values()
+
+
+ASYNC = """
+__device__ void copy(float* to, const float* from) {
+  unsigned at = (unsigned)__cvta_generic_to_shared(to);
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(at), "l"(from) : "memory");
+}
+__device__ void wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("for (int i = 0; i < n; ++i) copy(s + 32 * t + i, a + t); wait();", (5, 160, 5)),
+        ("if (t < 9) copy(s + 2 * 32 * t, a + t); wait();", (1, 9, 1)),
+        ("copy(s + t, a + 2 * t); wait();", (1, 1, 1)),
+    ],
+)
+def test_writes_of_cp_async_conflict_where_their_banks_do(body: str, expected: tuple[int, ...]) -> None:
+    counts = _counts(f"__shared__ float s[1100]; {body}", A.copy(), n=5, prelude=ASYNC)
+    assert [*counts.shared.values()] == [BankRequests(*expected)]
+
+
+def test_a_copy_is_a_read_of_its_tensor_and_a_write_to_shared_memory() -> None:
+    source = ASYNC + """
+__global__ void k(const float* a) { __shared__ float s[1024]; copy(s + 32 * threadIdx.x, a + threadIdx.x); wait(); }
+extern "C" void solve(const float* a, float* out) { k<<<1, 32>>>(a); }"""
+    a, out = Argument("a", A.copy(), "in", "float"), Argument("out", A.copy(), "out", "float")
+    (launch,) = _case(source, a, out).launches
+    assert [(x.kind, x.requests, x.passes, x.ideal_passes) for x in launch.shared] == [("write", 1, 32, 1)]
+    assert [(x.tensor, x.kind, x.requests) for x in launch.lines] == [("a", "read", 1)]

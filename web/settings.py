@@ -33,7 +33,7 @@ class Bounds:
     body_bytes: int = 2 * MIB  # of a request as it arrives: JSON may write a byte of a source as six
     queued: int = 100  # submissions that wait; over it: 503 with Retry-After
     per_minute: int = 60  # submissions; over it: 429 with Retry-After
-    attempts: int = 3  # judgings that die with their worker, before the judge says so
+    attempts: int = 3  # judgings that die with their worker or fail there, before the judge says so
 
 
 @dataclass(frozen=True)

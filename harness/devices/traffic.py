@@ -130,7 +130,8 @@ class Recorder:
     def _shared(self, places: LaunchPlaces, outcome: Outcome) -> tuple[SharedTraffic, ...]:
         sums: dict[tuple[str, int, str], list[int]] = {}
         for number, r in outcome.counts.shared.items():
-            key = (*self._place(places, number), places.kernel.census.sites[number].kind)
+            site = places.kernel.census.sites[number]
+            key = (*self._place(places, number), "write" if site.space == "copy" else site.kind)
             _add(sums.setdefault(key, [0] * 3), (r.requests, r.passes, r.ideal))
         found = [SharedTraffic(*key, *values) for key, values in sums.items()]
         order = sorted(found, key=lambda x: (x.ideal_passes - x.passes, -x.passes, x.file, x.line, x.kind))

@@ -36,7 +36,7 @@ class Site:
     """An instruction that accesses memory. `block`: of the census, whose executions are its requests; -1 where
     a guard decides, so that its requests are counted one by one."""
 
-    space: str  # "global", "const", "shared", "local", or "generic": one of them, lane by lane
+    space: str  # "global", "const", "shared", "local", "generic": one of them, lane by lane, "copy": global to shared
     kind: str  # "read", "write", "atomic"
     nbytes: int  # a lane
     block: int = -1

@@ -29,6 +29,7 @@ _RATIO = L.LINE // WORD  # of the map of words to that of lines
 _COLUMNS = ctypes.sizeof(BufferEntry) // 8
 _COUNTS = BufferEntry.counts.offset // 8
 _MAPS = [getattr(BufferEntry, f"{what}_{how}").offset // 8 for what in ("bits", "lines") for how in ("read", "written")]
+_IN_SHARED = ("shared", "generic", "copy")  # spaces of sites that may access shared memory
 _ONES = np.array([bin(n).count("1") for n in range(256)], np.uint8)
 
 
@@ -180,7 +181,7 @@ class Counters:
         count = int(self._rows.max(initial=0)) + 1
         self._cells = [np.zeros((count, instructions, L.TRAFFIC_CELLS), np.uint64) for _ in range(threads)]
         self._blocks = [np.zeros((len(kernel.census.blocks) + 1, 2), np.uint64) for _ in range(threads)]
-        shared = [n for n, s in kernel.census.sites.items() if s.space in ("shared", "generic")]
+        shared = [n for n, s in kernel.census.sites.items() if s.space in _IN_SHARED]
         self._patterns = [np.zeros((len(shared), L.PATTERN), np.int32) for _ in range(threads)]
         for cells, patterns in zip(self._cells, self._patterns, strict=True):
             places = np.arange(len(shared), dtype=np.uint64) * np.uint64(patterns.strides[0])
@@ -218,7 +219,7 @@ class Counters:
             ran = own[L.S_REQUESTS] if site.block < 0 or site.space == "generic" else int(blocks[site.block, 0])
             if site.space == "local" and ran:
                 local[number] = ran
-            elif site.space in ("shared", "generic") and ran:
+            elif site.space in _IN_SHARED and ran:
                 shared[number] = _bank_requests(site, ran, own)
         return LaunchCounts(buffers, shared, local, self._maps.touched(), *self._executed(blocks))
 

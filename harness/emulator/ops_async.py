@@ -41,7 +41,7 @@ def _copy(lo: Emitter, i: Ins) -> None:
     for k in range(words):
         lo.emit(f"store <32 x i32> zeroinitializer, ptr {_row(lo, data, 128 * k)}, align 64")
     source = address_of(lo, i.args[1], "i64", vec=True)
-    traffic.note_access(lo, i, "generic", "read", nbytes)
+    traffic.note_access(lo, i, "copy", "read", nbytes)
     lanes = lo.mask
     if more and isinstance(more[0], Reg) and lo.ll(more[0].name) == "i1":
         lanes = lo.let(f"and i32 {lanes}, {lo.lane_bits(more[0], negated=True)}")

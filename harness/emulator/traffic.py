@@ -29,7 +29,7 @@ def note_access(lo: Emitter, i: Ins, space: str, kind: str, nbytes: int, uniform
         return
     number = lo.number(i)
     lo.census.sites[number] = Site(space, kind, nbytes, -1 if lo.guarded else lo.block_number, uniform)
-    if lo.guarded and space in ("shared", "local"):
+    if lo.guarded and space in ("shared", "local", "copy"):
         _add(lo, _cells(lo, number), "1")
 
 

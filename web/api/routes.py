@@ -53,9 +53,11 @@ Id = schemas.SubmissionId
 @router.get("/health", responses=_errors(*_READS))
 def health(request: Request) -> schemas.Health:
     """Whether the site answers, and whether it judges."""
-    trouble = request.app.state.queue.trouble()
+    queue = request.app.state.queue
+    trouble = queue.trouble()
     return schemas.Health(
-        judge="cuda-attention-judge", version=__version__, status="trouble" if trouble else "ok", trouble=trouble,
+        judge="cuda-attention-judge", version=__version__, trouble=trouble,
+        status="trouble" if trouble else "starting" if queue.starting() else "ok",
         waiting=judgings.waiting(request.app.state.engine),
     )  # fmt: skip
 

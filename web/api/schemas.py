@@ -150,8 +150,8 @@ class Health(BaseModel):
 
     judge: Literal["cuda-attention-judge"]
     version: str
-    status: Literal["ok", "trouble"]
-    trouble: str = Field(description="why nothing is judged at the moment; empty while all is well")
+    status: Literal["ok", "starting", "trouble"]
+    trouble: str = Field(description="why nothing is judged at the moment; empty while all is well, or only starting")
     waiting: int = Field(description="submissions in the queue")
 
 

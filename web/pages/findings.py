@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
@@ -11,10 +13,14 @@ from harness.report import finding_pictures
 from harness.report.grouping import Group, group_findings
 from harness.results import Access, Finding, Report
 from harness.verdict import FindingKind, Verdict, verdict_of
+from web.pages import vocabulary
 from web.queue.diagnostics import diagnostics
 from web.rendering import code
 
 MOST = 100  # in a page; the JSON report has all
+_NOT_COMPILED = Verdict.COMPILE_ERROR
+_ERROR = re.compile(r"\berror\b[^:]*: ")
+_MOST_ERRORS = 20  # of the compiler's, with code; the log beside them has all
 
 
 @dataclass(frozen=True)
@@ -32,13 +38,15 @@ class Side:
     thread: str
     callers: tuple[str, ...]
     code: Markup
+    message: str = ""  # of a compiler's error
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A group of findings, seen in `cases`. `picture` is SVG, empty where there is none."""
+    """A group of findings, seen in `cases`, or what the compiler said, with a side for each error. `picture` is SVG,
+    empty where there is none; `title` is to be translated."""
 
-    kind: str
+    title: str
     verdict: Verdict
     cases: tuple[str, ...]
     message: str
@@ -49,9 +57,47 @@ class Shown:
 
 def shown(report: Report, source: str, words: str) -> list[Shown]:
     """All groups, causes first, at most MOST. `words` is the language of the site."""
-    groups = group_findings(report)[:MOST]
-    pictures = finding_pictures.of_groups(report, groups)
-    return [_shown(group, source, words, *picture) for group, picture in zip(groups, pictures, strict=True)]
+    groups = group_findings(report)
+    if report.verdict is _NOT_COMPILED:
+        return _not_compiled(report, [group.finding for group in groups], source, words)
+    pictures = finding_pictures.of_groups(report, groups[:MOST])
+    return [_shown(group, source, words, *picture) for group, picture in zip(groups, pictures, strict=False)]
+
+
+def _not_compiled(report: Report, findings: Sequence[Finding], source: str, words: str) -> list[Shown]:
+    """The judge's own words, and the compiler's errors on other lines; a finding that only repeats an error is left
+    out."""
+    errors = [said for said in diagnostics(report.compile.log, report.submission) if said["severity"] == "error"]
+    own = [finding for finding in findings if not any(_repeats(finding, said) for said in errors)]
+    explained = {finding.line for finding in own}
+    found = [_own_words(finding, source, words) for finding in own]
+    sides = tuple(
+        _in_file(said["line"], report.submission, said["message"], source, words)
+        for said in errors[:_MOST_ERRORS] if said["line"] not in explained
+    )  # fmt: skip
+    if sides:
+        found.append(Shown(vocabulary.verdict(_NOT_COMPILED), _NOT_COMPILED, (), "", sides, Markup(), ""))
+    return found
+
+
+def _repeats(finding: Finding, said: dict[str, Any]) -> bool:
+    """Of a finding without a line, which is the first line of the compiler's first error."""
+    *_, words = _ERROR.split(finding.message, maxsplit=1)
+    return not finding.line and str(said["message"]).startswith(words)
+
+
+def _own_words(finding: Finding, source: str, words: str) -> Shown:
+    """Why it does not compile, as the judge says it."""
+    title = vocabulary.verdict(_NOT_COMPILED)
+    if finding.kind is not FindingKind.NOTE:
+        title = vocabulary.finding(finding.kind)
+    sides = (_in_file(finding.line, finding.file, "", source, words),) if finding.line else ()
+    return Shown(title, _NOT_COMPILED, (), finding.message, sides, Markup(), "")
+
+
+def _in_file(line: int, file: str, message: str, source: str, words: str) -> Side:
+    excerpt = code.excerpt(source, line, 1, "error", words=words)
+    return Side("", line, file, "", "", "", "", "", (), excerpt, message)
 
 
 def marks(report: Report) -> dict[int, str]:
@@ -62,8 +108,13 @@ def marks(report: Report) -> dict[int, str]:
         if finding.other and finding.other.line:
             found.setdefault(finding.other.line, "other")
         if finding.line:
-            found[finding.line] = "info" if finding.kind is FindingKind.NOTE else "error"
+            found[finding.line] = _mark(finding, report)
     return found
+
+
+def _mark(finding: Finding, report: Report) -> str:
+    """A note is no error, unless it is why nothing was compiled."""
+    return "info" if finding.kind is FindingKind.NOTE and report.verdict is not _NOT_COMPILED else "error"
 
 
 def compiler_marks(report: Report) -> dict[int, str]:
@@ -78,7 +129,7 @@ def compiler_marks(report: Report) -> dict[int, str]:
 def _shown(group: Group, source: str, words: str, picture: Markup, caption: str) -> Shown:
     finding = group.finding
     return Shown(
-        str(finding.kind), verdict_of(finding.kind), group.cases, finding.message,
+        vocabulary.finding(finding.kind), verdict_of(finding.kind), group.cases, finding.message,
         tuple(_sides(finding, source, words)), picture, caption,
     )  # fmt: skip
 

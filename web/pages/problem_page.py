@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from importlib.util import find_spec
-
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
@@ -16,20 +13,11 @@ from harness.report import benchmark_table
 from harness.signature import Scalar, Tensor
 from web import catalogue
 from web.pages import preferences, rungs, templating
+from web.queue.base import Queue
 from web.rendering.statements import statement
-from web.settings import Settings
 from web.store import submissions
 
 router = APIRouter(include_in_schema=False)
-
-
-@dataclass(frozen=True)
-class Test:
-    """A test of the track, with the parameters that are not at their defaults."""
-
-    name: str
-    parameters: str
-    sample: bool
 
 
 @router.get("/problems/{problem_id}")
@@ -47,13 +35,14 @@ def show(
         benchmarks=benchmark_table.rows(problem, known), basis=benchmark_table.basis(problem, known),
         floors=check.FLOORS[problem.dtype], log_sum_exp=check.LOG_SUM_EXP_FLOORS[problem.dtype],
         has_ladder=bool(rungs.files(problem.id)), starter=starter(problem), text=_text(request, source),
-        devices=_devices(settings), max_bytes=settings.bounds.source_bytes, editor_url=request.app.state.editor.url,
+        devices=devices(request.app.state.queue), max_bytes=settings.bounds.source_bytes,
+        editor_url=request.app.state.editor.url,
     )  # fmt: skip
 
 
-def _devices(settings: Settings) -> tuple[str, ...]:
+def devices(queue: Queue) -> tuple[str, ...]:
     """What a submission may choose from; there is no choice where no GPU can be used."""
-    return ("auto", "cpu", "gpu") if settings.scheduler or find_spec("pycuda") else ("auto",)
+    return ("auto", "cpu", "gpu") if queue.has_card() else ("auto",)
 
 
 def _card(name: str) -> Card:
@@ -98,6 +87,7 @@ def _about(parameter: Tensor | Scalar) -> str:
     return f"{parameter.role} [{', '.join(parameter.shape)}]" if isinstance(parameter, Tensor) else ""
 
 
-def _tests(problem: Problem) -> list[Test]:
+def _tests(problem: Problem) -> list[tuple[str, str, bool]]:
+    """(name, parameters that are not at their defaults, whether it is a sample) of the track's tests."""
     samples = set(problem.samples)
-    return [Test(t.name, benchmark_table.parameters(problem, t), t.name in samples) for t in problem.tests]
+    return [(t.name, benchmark_table.parameters(problem, t), t.name in samples) for t in problem.tests]

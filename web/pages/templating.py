@@ -47,7 +47,7 @@ class Templates:
         shared = {
             "request": request, "language": language, "theme": preferences.theme(request),
             "here": preferences.address(request), "csrf_token": getattr(request.state, "csrf_token", ""),
-            "csp_nonce": getattr(request.state, "csp_nonce", ""), "trouble": request.app.state.queue.trouble(),
+            "csp_nonce": getattr(request.state, "csp_nonce", ""), "queue": request.app.state.queue,
         }  # fmt: skip
         template = self._environments[language].get_template(name)
         headers = {"Content-Language": preferences.TAGS[language], "Vary": "Cookie, Accept-Language"}

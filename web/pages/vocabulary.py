@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from harness.report import html
 from harness.verdict import FindingKind, Verdict
 
@@ -82,36 +84,15 @@ def finding(value: str) -> str:
     return _KINDS[FindingKind(value)]
 
 
-def difficulty(value: str) -> str:
-    """Of a problem."""
-    return _DIFFICULTIES.get(value, value)
+def _named(words: Mapping[str, str]) -> Callable[[str], str]:
+    """From a value to its words; a value that is not among them stands for itself."""
+    return lambda value: words.get(value, value)
 
 
-def progress(value: str) -> str:
-    """How far the reader has come with a problem."""
-    return _PROGRESS.get(value, value)
-
-
-def benchmark_kind(value: str) -> str:
-    """What a benchmark is about."""
-    return _BENCHMARK_KINDS.get(value, value)
-
-
-def bound(value: str) -> str:
-    """What limits a benchmark at the speed of light."""
-    return _BOUNDS.get(value, value)
-
-
-def state(value: str) -> str:
-    """Of a judging."""
-    return _STATES.get(value, value)
-
-
-def kind(value: str) -> str:
-    """What a submission was sent for."""
-    return _KINDS_OF_SUBMISSION.get(value, value)
-
-
-def paragraph(value: str) -> str:
-    """Of a solution's header: the word that it begins with."""
-    return _PARAGRAPHS.get(value, value)
+difficulty = _named(_DIFFICULTIES)  # of a problem
+progress = _named(_PROGRESS)  # how far the reader has come with a problem
+benchmark_kind = _named(_BENCHMARK_KINDS)  # what a benchmark is about
+bound = _named(_BOUNDS)  # what limits a benchmark at the speed of light
+state = _named(_STATES)  # of a judging
+kind = _named(_KINDS_OF_SUBMISSION)  # what a submission was sent for
+paragraph = _named(_PARAGRAPHS)  # of a solution's header: the word that it begins with

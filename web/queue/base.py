@@ -14,8 +14,14 @@ class Queue(Protocol):
     def cancel(self, submission_id: str) -> None:
         """Somebody asked in the store for the end of a judging."""
 
+    def starting(self) -> bool:
+        """Whether it has yet to begin, which takes some seconds."""
+
     def trouble(self) -> str:
-        """Why nothing is judged at the moment, for people; empty while all is well."""
+        """Why nothing is judged at the moment, for people; empty while all is well, or only starting."""
+
+    def has_card(self) -> bool:
+        """Whether some worker has a GPU that it can use; not before it is known."""
 
     def close(self) -> None:
         """Stop judging; what is unfinished goes back into the store's queue."""
@@ -28,7 +34,13 @@ class NoQueue:
 
     def cancel(self, submission_id: str) -> None: ...
 
+    def starting(self) -> bool:
+        return False
+
     def trouble(self) -> str:
         return ""
+
+    def has_card(self) -> bool:
+        return False
 
     def close(self) -> None: ...

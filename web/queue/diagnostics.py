@@ -13,6 +13,7 @@ from typing import Any
 _SEVERITY = {"error": "error", "warning": "warning", "remark": "info", "note": "info"}
 _CARET = re.compile(r"\s*\^\s*\Z")
 _QUOTE_INDENT = 2
+_GOES_ON = " " * 10  # the compiler indents by at least as much what goes on with a message
 _MOST = 200  # of one log; more marks help nobody
 
 
@@ -39,7 +40,7 @@ def _rest(lines: Sequence[str], start: int) -> tuple[list[str], int]:
     """What goes on with the message that began above `start`, and the column under which the caret stands."""
     for at in range(start, len(lines)):
         if not lines[at][:1].isspace():
-            return [line.strip() for line in lines[start:at]], 0
+            return [line.strip() for line in lines[start:at] if line.startswith(_GOES_ON)], 0  # without the code
         if _CARET.match(lines[at]):
             return [line.strip() for line in lines[start : at - 1]], lines[at].index("^") - _QUOTE_INDENT + 1
     return [], 0

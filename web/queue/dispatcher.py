@@ -18,6 +18,7 @@ import queue
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,7 +61,10 @@ class Dispatcher:
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._in_hand: dict[Any, Claim] = {}  # by the future of its task
         self._claims = 0
-        self._trouble = "the workers are starting"
+        self._rest_until = 0.0  # of the monotonic clock
+        self._starting = True
+        self._trouble = ""
+        self._cards = 0  # that judgings may use
         self._lock: SiteLock | None = None
 
     def start(self) -> None:
@@ -79,9 +83,17 @@ class Dispatcher:
         """Workers ask the store themselves, several times a second."""
         self._awake.set()
 
+    def starting(self) -> bool:
+        """Whether the workers have yet to come, for the first time."""
+        return self._starting and not self._trouble
+
     def trouble(self) -> str:
-        """Why nothing is judged at the moment; empty while all is well."""
+        """Why nothing is judged at the moment; empty while all is well, or only starting."""
         return self._trouble
+
+    def has_card(self) -> bool:
+        """Whether some worker has a GPU that it can use."""
+        return self._cards > 0
 
     def close(self) -> None:
         """What is unfinished goes back into the queue; then the workers end."""
@@ -131,11 +143,14 @@ class Dispatcher:
         return pauses
 
     def _hand_out(self, cluster: Cluster) -> None:
-        slots, cards = cluster.slots()
+        slots, self._cards = cluster.slots()
+        self._starting = False
         self._trouble = "" if slots else "there is no worker; it goes on when one joins the scheduler"
-        while len(self._in_hand) < slots and (claim := self._claim(slots, cards)):
+        if time.monotonic() < self._rest_until:
+            return
+        while len(self._in_hand) < slots and (claim := self._claim(slots, self._cards)):
             try:
-                future = cluster.judge(claim, self._may_use_card(claim, cards), self._on_end)
+                future = cluster.judge(claim, self._may_use_card(claim, self._cards), self._on_end)
             except BaseException:
                 judgings.release(self._engine, claim, "no worker took it")
                 raise
@@ -178,11 +193,18 @@ class Dispatcher:
         error = future.exception() if future.status == "error" else None
         if future.status == "finished" or isinstance(error, KilledWorker):
             lost(self._engine, claim, self._manner.attempts)
-        else:
-            why = repr(error) if error else f"its task is {future.status}"
-            _log.warning("submission %s: %s; it is judged again", claim.submission_id, why)
+        elif error:
+            self._settle_failed(claim, error)
+        else:  # Dask gave the task up with all others
             judgings.release(self._engine, claim, "the judge could not go on")
         del self._in_hand[future]
+
+    def _settle_failed(self, claim: Claim, error: BaseException) -> None:
+        """What is wrong may be wrong for the next one, too: nothing is handed out for a while."""
+        _log.warning("submission %s: its worker failed", claim.submission_id, exc_info=error)
+        why = f"{type(error).__name__}: {error}"
+        if times := lost(self._engine, claim, self._manner.attempts, why):
+            self._rest_until = time.monotonic() + _BACK_OFF[min(times, len(_BACK_OFF)) - 1]
 
     def _release_all(self) -> None:
         why = "the site was shut down" if self._stopping.is_set() else "the scheduler was lost"

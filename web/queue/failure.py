@@ -22,11 +22,14 @@ def failed(claim: Claim, message: str, sent: Submission | None = None) -> Report
     return Report(claim.problem, name, "", "", 0, Verdict.JUDGE_ERROR, CompileResult(ok=False), findings=findings)
 
 
-def lost(engine: Engine, claim: Claim, attempts: int) -> None:
-    """A worker died with this claim in hand: back into the queue, or an end to it. Nothing, where the attempt counts no
-    more."""
-    deaths = judgings.died(engine, claim, "its worker died", attempts)
+def lost(engine: Engine, claim: Claim, attempts: int, error: str = "") -> int:
+    """A worker died with this claim in hand, or could not go on for an error: back into the queue, or an end to it. How
+    often that has happened to it; 0 where the attempt counts no more."""
+    deaths = judgings.died(engine, claim, "the judge could not go on" if error else "its worker died", attempts)
     if deaths >= attempts:
         times = "once" if deaths == 1 else f"{deaths} times"
-        _log.error("submission %s: its judging ended %s with its worker", claim.submission_id, times)
-        judgings.finish(engine, claim, failed(claim, f"its judging ended {times} with its worker"))
+        said = f"the judge could not go on, {times}; the last time: {error}" if error else ""
+        said = said or f"its judging ended {times} with its worker"
+        _log.error("submission %s: %s", claim.submission_id, said)
+        judgings.finish(engine, claim, failed(claim, said))
+    return deaths

@@ -77,7 +77,7 @@ class Judges(WorkerPlugin):
         else:
             self._replace(process)
         if answer is Answer.STORE:
-            raise StoreSilent
+            raise StoreSilent("the store took nothing for long")
         if answer is Answer.STOPPED:
             judgings.release(self._engine, claim, "its judging was stopped")
         elif answer is Answer.DIED:

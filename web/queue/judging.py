@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import logging
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
@@ -30,8 +29,6 @@ from web.store.engine import patiently
 from web.store.records import Claim, Kind
 from web.store.records import Submission as Sent
 
-# Pages draw what warps touched, where the pipeline can tell.
-_TRACED: dict[str, Any] = {name: True for name in ("trace",) if name in pipeline.Options.__dataclass_fields__}
 _log = logging.getLogger(__name__)
 
 
@@ -82,11 +79,11 @@ def _problem(name: str, folder: Path) -> Problem:
 
 
 def _options(sent: Sent, manner: Manner) -> pipeline.Options:
-    """Runs show soon what happens; only submits wait for registers and spills."""
+    """Runs show soon what happens; only submits wait for registers and spills. Pages draw what warps touched."""
     device = manner.device if sent.asked_device == "auto" else sent.asked_device
     options = pipeline.Options(
         device=device, dtype=sent.asked_dtype, variant=sent.asked_variant, cases="benchmarks", card=manner.card,
-        cache=manner.cache, toolchain=manner.toolchain, **_TRACED,
+        cache=manner.cache, toolchain=manner.toolchain, trace=True,
     )  # fmt: skip
     if sent.kind is Kind.RUN:
         options = dataclasses.replace(options, cases="samples", resource_seconds=0.0)

@@ -1,7 +1,7 @@
 // Findings and compile diagnostics: as marks for the editor, and as a list whose lines are links into it.
 
 import { element, linkButton } from "./dom.js";
-import { kindWords, say } from "./page.js";
+import { kindWords, say, verdictWords } from "./page.js";
 
 /**
  * @typedef {object} Finding one of the API's
@@ -27,6 +27,20 @@ function otherOf(finding) {
 
 /** @param {{missing: boolean, line: number}} other */
 const otherWords = (other) => say(other.missing ? "missing_line" : "other_line", { line: other.line });
+
+/**
+ * What the finished event says beyond the compiler's own words, of which the first may come again without a line. A note
+ * is why nothing was compiled, where that is the verdict.
+ * @param {{verdict: string, findings: Finding[]}} finished
+ * @param {{message: string}[]} marks of the compiler
+ */
+export function newsOf({ verdict, findings }, marks) {
+  const words = (/** @type {Finding} */ finding) => finding.message.replace(/^.*?\berror\b[^:]*: /, "");
+  const said = (/** @type {Finding} */ finding) => marks.some((mark) => mark.message.startsWith(words(finding)));
+  if (verdict !== "compile_error") return findings;
+  return findings.filter((finding) => finding.line > 0 || !said(finding))
+    .map((finding) => (isNote(finding) ? { ...finding, kind: verdict } : finding));
+}
 
 /** @param {Finding[]} findings one mark for each kind on each line, however many cases found it */
 export function marksOf(findings) {
@@ -82,11 +96,19 @@ export function list(findings, onLine) {
   }));
 }
 
-/** @param {ReturnType<typeof marksOfCompiler>} marks @param {(line: number) => void} onLine */
-export function compilerList(marks, onLine) {
+/**
+ * @param {ReturnType<typeof marksOfCompiler>} marks
+ * @param {string[]} lines of the judged text
+ * @param {(line: number) => void} onLine
+ */
+export function compilerList(marks, lines, onLine) {
   if (!marks.length) return null;
-  return element("ul", { class: "findings" }, ...marks.map((mark) =>
-    element("li", { class: mark.severity === "error" ? "fault" : "note" },
-      lineLink(mark.line, say("line", { line: mark.line }), onLine),
-      element("p", { class: "message" }, mark.message))));
+  return element("ul", { class: "findings" }, ...marks.map((mark) => {
+    const code = lines[mark.line - 1]?.trim();
+    const title = mark.severity === "error" ? verdictWords("compile_error") : mark.title;
+    return element("li", { class: mark.severity === "error" ? "fault" : "note" },
+      element("strong", {}, title), " ", lineLink(mark.line, say("line", { line: mark.line }), onLine),
+      element("p", { class: "message" }, mark.message),
+      code ? element("pre", { class: "line-of-code" }, code) : null);
+  }));
 }

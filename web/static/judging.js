@@ -75,7 +75,7 @@ export class Judging {
 
   clear(/** @type {string} */ source) {
     this.judged = source;
-    this.results.clear();
+    this.results.clear(source);
     this.desk.mark([], source);
   }
 

@@ -31,8 +31,8 @@ export function say(key, values = {}) {
 /** @param {string} verdict */
 export const verdictWords = (verdict) => page.verdicts[verdict] ?? verdict.replaceAll("_", " ");
 
-/** @param {string} kind */
-export const kindWords = (kind) => page.kinds[kind] ?? kind.replaceAll("_", " ");
+/** @param {string} kind of a finding, or "compile_error" */
+export const kindWords = (kind) => page.kinds[kind] ?? verdictWords(kind);
 
 /** @returns {string} the token that a request which changes something must carry */
 export const csrfToken = () =>

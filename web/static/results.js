@@ -33,10 +33,12 @@ export class Results {
     this.rows = new Map();
     /** @type {Map<string, HTMLElement>} the bodies of the tables of cases and benchmarks */
     this.tables = new Map();
-    this.clear();
+    this.clear("");
   }
 
-  clear() {
+  /** @param {string} judged the text that the next events are about */
+  clear(judged) {
+    this.lines = judged.split("\n");
     this.marks = [];
     this.found = [];
     this.rows.clear();
@@ -70,7 +72,7 @@ export class Results {
     this.marks = findings.marksOfCompiler(diagnostics ?? []);
     const words = say(ok ? "compiled" : "not_compiled", { time: figures.duration(seconds) });
     this.panel.append(element("p", { class: ok ? "muted" : "bad" }, words));
-    const errors = findings.compilerList(this.marks, this.onLine);
+    const errors = findings.compilerList(this.marks, this.lines, this.onLine);
     if (errors) this.panel.append(errors);
     if (log) {
       const summary = element("summary", {}, say("compiler_log"));
@@ -140,9 +142,8 @@ export class Results {
 
   /** @param {any} event */
   finished(event) {
-    this.found.push(...event.findings);
-    const said = (/** @type {string} */ message) => this.marks.some((mark) => message.includes(mark.message));
-    const news = event.findings.filter((/** @type {any} */ finding) => !said(finding.message));
+    const news = findings.newsOf(event, this.marks);
+    this.found.push(...news);
     const listed = findings.list(news, this.onLine);
     if (listed) this.panel.append(listed);
     this.ended();

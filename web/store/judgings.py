@@ -95,7 +95,7 @@ def finish(engine: Engine, claim: Claim, report: Report) -> bool:
     values = {
         "state": State.FINISHED, "finished": _now(), "verdict": str(report.verdict), "passed": passed,
         "total": len(cases), "seconds": report.seconds, "score": report.score, "modelled": data["modelled"],
-        "tier": report.tier or None, "seed": report.seed, "device": report.device or None,
+        "tier": report.tier or None, "seed": report.seed, "device": _device(report, data["modelled"]) or None,
         "dtype": report.dtype or None, "variant": report.variant or None,
         "report": zlib.compress(report_json.render(report).encode()),
     }  # fmt: skip
@@ -144,8 +144,8 @@ def release(engine: Engine, claim: Claim, why: str) -> bool:
 
 
 def died(engine: Engine, claim: Claim, why: str, most: int) -> int:
-    """The same, since the worker died: how often one has, with this judging in hand. At the `most`-th time it is left
-    running, for the caller to finish it. 0 where the attempt counts no more."""
+    """The same, since the worker died or failed: how often one has, with this judging in hand. At the `most`-th time
+    it is left running, for the caller to finish it. 0 where the attempt counts no more."""
     with database.writing(engine) as session:
         run = session.scalar(select(RunRow).where(*_mine(claim)))
         if run is None:
@@ -226,6 +226,11 @@ def _put_back(session: Session, run: RunRow, why: str) -> None:
         return
     run.state, run.owner = State.QUEUED, ""
     _append(session, run.id, "restarted", {"why": why})
+
+
+def _device(report: Report, modelled: bool) -> str:
+    """What the judging ran on, for people. Modelled scores are decided by the card that the emulator played."""
+    return f"emulator ({report.ceilings.card})" if modelled and report.ceilings else report.device
 
 
 def _case(run_id: int, position: int, case: CaseResult) -> CaseRow:

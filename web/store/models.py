@@ -59,7 +59,7 @@ class RunRow(Base):
     state: Mapped[str] = mapped_column(String(16))
     attempt: Mapped[int] = mapped_column(default=0)
     begun: Mapped[int] = mapped_column(default=0)  # the last attempt that a worker has begun
-    deaths: Mapped[int] = mapped_column(default=0)  # of workers that had it in hand
+    deaths: Mapped[int] = mapped_column(default=0)  # of workers that had it in hand, and their failures
     owner: Mapped[str] = mapped_column(String(64), default="")  # the start of the site that has it in hand
     cancel_requested: Mapped[bool] = mapped_column(default=False)
     queued: Mapped[datetime.datetime] = mapped_column(Utc)
@@ -74,7 +74,7 @@ class RunRow(Base):
     modelled: Mapped[bool | None]  # the score and all times are a model's, nothing was timed
     tier: Mapped[str | None] = mapped_column(String(64))
     seed: Mapped[int | None] = mapped_column(BigInteger)
-    device: Mapped[str | None] = mapped_column(String(200))  # what it ran on, for people
+    device: Mapped[str | None] = mapped_column(String(200))  # what it ran on, or the card that was played
     dtype: Mapped[str | None] = mapped_column(String(32))  # of the track that was judged
     variant: Mapped[str | None] = mapped_column(String(64))
     report: Mapped[bytes | None] = mapped_column(LargeBinary, deferred=True)
