@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -60,6 +61,16 @@ def honest(inputs):
 def cost(case):
     return {"bytes": 32 * case["n"], "flops": 4 * case["n"]}
 """
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> Iterator[None]:
+    """The command line, called within a test, changes what signals do in this process: only until that test's end."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -159,7 +160,7 @@ def test_a_verdict_is_kept_with_all_that_belongs_to_it(store: Engine) -> None:
 
 
 def test_a_card_that_is_played_has_a_leaderboard_of_its_own(store: Engine) -> None:
-    track = {"problem": "doubling", "dtype": "float32", "variant": "base"}
+    track: dict[str, Any] = {"problem": "doubling", "dtype": "float32", "variant": "base"}
     for card in (cards.get("H100"), cards.get("L4")):
         _add(store, kind=Kind.SUBMIT)
         played = dataclasses.replace(sample_reports.modelled(), ceilings=ceilings.datasheet(card), device="cpu", **track)
