@@ -57,8 +57,8 @@ class JudgingProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _COMMAND, str(theirs.fileno())], env=_environment(self._folder),
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=self._folder, pass_fds=[theirs.fileno()],
+                [sys.executable, "-P", "-c", _COMMAND, str(theirs.fileno()), self._folder],
+                env=_environment(self._folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=self._folder, pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )  # fmt: skip
         self._channel = Connection(ours.detach())
@@ -123,8 +123,8 @@ def main() -> None:
     except Stopped:
         with contextlib.suppress(OSError):
             channel.send(Answer.STOPPED)
-    finally:
-        shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)
+    finally:  # by name: what tempfile goes back to, where the folder is gone or full, is everybody's
+        shutil.rmtree(sys.argv[2], ignore_errors=True)
 
 
 def _serve(channel: Connection, claims: queue.SimpleQueue[Any]) -> None:
