@@ -53,13 +53,13 @@ class JudgingProcess:
     """The worker's side. Warm a second after it is made; end it. Use it in one thread."""
 
     def __init__(self, manner: Manner, folder: str | None = None):
-        self._folder = tempfile.mkdtemp(prefix="judge-", dir=folder)  # for temporary files
+        self._folder = os.path.abspath(tempfile.mkdtemp(prefix="judge-", dir=folder))  # for temporary files
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _COMMAND, str(theirs.fileno()), self._folder],
-                env=_environment(self._folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=self._folder, pass_fds=[theirs.fileno()],
-                start_new_session=True,
+                env=_environment(self._folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=self._folder,
+                pass_fds=[theirs.fileno()], start_new_session=True,
             )  # fmt: skip
         self._channel = Connection(ours.detach())
         self._send(manner)
