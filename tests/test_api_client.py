@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def test_trouble_is_told() -> None:
 
 def test_a_busy_site_is_asked_again_when_it_says_and_gets_the_submission_once() -> None:
     fake = Fake(answer(503, BUSY, Retry_After="7"), answer(429, BUSY, Retry_After="3"), CUT, answer(201, {"id": "a"}))
-    assert fake.site().submit({"source": "x"}) == {"id": "a"}
+    assert fake.site().submit({"source": "x"}) == "a"
     assert fake.slept[:2] == [7.0, 3.0] and len(fake.slept) == 3
     keys = {request.headers["Idempotency-Key"] for request in fake.requests}
     assert len(fake.requests) == 4 and len(keys) == 1
@@ -160,6 +161,58 @@ def test_a_submission_that_the_site_forgot() -> None:
     refusal = {"error": {"code": "x", "message": "there is no such submission", "hint": ""}}
     with pytest.raises(UsageError, match="there is no such submission"):
         list(Fake(answer(404, refusal)).site().events("a"))
+
+
+STRANGE: list[tuple[str, httpx2.Response]] = [
+    ("health", httpx2.Response(200, text="[" * 100_000)),
+    ("health", answer(200, ["judge"])),
+    ("health", httpx2.Response(200, content=iter([b"no gzip"]), headers={"Content-Encoding": "gzip"})),
+    ("submit", httpx2.Response(201, text="<html>welcome</html>")),
+    ("submit", answer(201, {"id": "../../admin\x1b[2J"})),
+    ("submit", answer(201, {"id": ["a"]})),
+    ("submit", answer(201, {})),
+    ("submit", answer(302, None, location="http://127.0.0.1:8000/api/submissions")),
+    ("submit", answer(400, {"error": {"message": "\x1b]0;mine\x07"}})),
+    ("events", stream({"seq": "1", "type": "queued"})),
+    ("events", stream({"type": ["queued"], "seq": 1})),
+    ("events", httpx2.Response(200, text="data: [1\n\n", headers={"Content-Type": "text/event-stream"})),
+    ("state", answer(200, {"state": {"cancelled": 1}})),
+    ("state", httpx2.Response(200, text="null")),
+    ("report", httpx2.Response(200, text="{" * 100_000)),
+]
+
+
+@pytest.mark.parametrize(("what", "strange"), STRANGE)
+def test_what_no_site_of_this_judge_says_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: Path, what: str, strange: httpx2.Response
+) -> None:
+    """And none of it reaches the terminal as it came, or becomes a part of an address."""
+    at = ["health", "submit", "events", "state", "report"].index(what)
+    fake = Fake(*finished(Verdict.ACCEPTED)[:at], strange)
+    assert run(monkeypatch, fake, str(file)) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "http://127.0.0.1:8000" in said and "\x1b" not in said
+    assert len(fake.requests) == at + 1
+
+
+def test_an_answer_without_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_MOST_BYTES", 1 << 20)
+    given: list[int] = []
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            given.append(1)
+            yield b" " * 65536
+
+    with pytest.raises(UsageError, match="over 1 MiB"):
+        Fake(httpx2.Response(200, content=endless())).site().check()
+    assert len(given) == 17
+
+
+def test_markup_in_a_step_is_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with command._progress() as show:
+        show(event(1, "restarted", why="[/bold] [red]its[/red] worker died"))
 
 
 # The command

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.text import Text
+
 from harness import commandline, pipeline, streams, submission
 from harness.errors import SubmissionError, UsageError
 from harness.report import destination, reading, terminal
@@ -46,14 +48,14 @@ def run(arguments: Sequence[str]) -> int:
         site.check()
         fields = {"problem": parsed.problem, "source": loaded.text, "kind": "run" if parsed.run else "submit"}
         optional = {"name": parsed.name or file.name, "dtype": parsed.dtype, "variant": parsed.variant}
-        taken = site.submit(fields | optional | {"device": parsed.device})
+        id = site.submit(fields | optional | {"device": parsed.device})
         if not parsed.wait:
             with streams.printing():
-                print(f"{site.url}{taken['url']}")
+                print(site.page(id))
             return 0
-        report = _follow(site, taken["id"])
+        report = _follow(site, id)
     if report is None:
-        streams.complain(f"the judging was cancelled: {site.url}{taken['url']}")
+        streams.complain(f"the judging was cancelled: {site.page(id)}")
         return _CANCELLED
     return _show(report, loaded.text, parsed)
 
@@ -67,7 +69,7 @@ def _follow(site: Site, id: str) -> Report | None:
     except KeyboardInterrupt:
         site.cancel(id)
         raise
-    if site.submission(id)["state"] == "cancelled":
+    if site.state(id) == "cancelled":
         return None
     try:
         return reading.read(site.report(id))
@@ -82,7 +84,7 @@ def _progress() -> Iterator[Callable[[dict[str, Any]], None]]:
         yield lambda event: None
         return
     with Console(stderr=True).status("sending") as status:
-        yield lambda event: status.update(step(event) or status.status)
+        yield lambda event: status.update(Text(words) if (words := step(event)) else status.status)
 
 
 def step(event: dict[str, Any]) -> str:
