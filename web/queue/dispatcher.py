@@ -5,8 +5,9 @@
       +-- died, release: what ended without a verdict waits again --- Dispatcher <-- end of the task ---+
 
 One thread does all of it and holds nothing that the store does not know. A claim is settled at the end of its task: if
-the row is still at that attempt, then its worker died. The site holds the store's lock from start to close, so that at
-a start everything that is in hand is somebody's who is gone.
+the row is still at that attempt, then its worker died. The site holds the store's lock, so whatever the store has in
+hand and this thread has not is somebody's who is gone: at a start, after the loss of the workers, and when the store
+failed half-way through a step.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ from web.queue.failure import lost
 from web.queue.manner import Manner, of_site
 from web.settings import Settings
 from web.store import judgings
-from web.store.lock import SiteLock
 from web.store.records import Claim, Kind
 
 _POLL = 1.0  # seconds between two looks at the store, should nobody wake us
@@ -65,14 +65,12 @@ class Dispatcher:
         self._starting = True
         self._trouble = ""
         self._cards = 0  # that judgings may use
-        self._lock: SiteLock | None = None
 
     def start(self) -> None:
-        """Take up what an earlier start left, and begin. Raises UsageError where the store is another site's, or out
-        of the workers' reach."""
+        """Take up what an earlier start left, and begin. The caller holds the store's lock (web/store/lock.py). Raises
+        UsageError where the store is out of the workers' reach."""
         check(self._settings, self._engine)
-        self._lock = SiteLock(self._engine)
-        judgings.recover(self._engine, self._owner)
+        judgings.recover(self._engine, (), "the site was started again")
         self._thread.start()
 
     def wake(self) -> None:
@@ -101,15 +99,13 @@ class Dispatcher:
         self._awake.set()
         if self._thread.is_alive():
             self._thread.join(_CLOSE_SECONDS)
-        if self._lock:
-            self._lock.release()
 
     def _run(self) -> None:
         """The thread: workers as long as the site lives, and again when they are lost."""
-        has_card = _has_card(self._manner.toolchain)
         pauses = _pauses()
         while not self._stopping.is_set():
             try:
+                has_card = _has_card(self._manner.toolchain)
                 with contextlib.closing(Cluster(self._settings, self._manner, has_card)) as cluster:
                     try:
                         pauses = self._feed(cluster)
@@ -126,14 +122,19 @@ class Dispatcher:
     def _feed(self, cluster: Cluster) -> Iterator[float]:
         """Until the site ends. Raises _ClusterLost."""
         pauses = _pauses()
+        in_doubt = True  # what the store has in hand; a claim may be there of which we never heard
         while not self._stopping.is_set():
             self._awake.clear()
             try:
+                if in_doubt:
+                    judgings.recover(self._engine, self._in_hand.values(), "the judge could not go on")
+                    in_doubt = False
                 self._settle_ended()
                 self._hand_out(cluster)
             except DBAPIError as error:
                 self._trouble = f"the store cannot be used: {error.orig}"
                 _log.warning("%s", self._trouble)
+                in_doubt = True
                 self._stopping.wait(next(pauses))
                 continue
             pauses = _pauses()
@@ -149,11 +150,7 @@ class Dispatcher:
         if time.monotonic() < self._rest_until:
             return
         while len(self._in_hand) < slots and (claim := self._claim(slots, self._cards)):
-            try:
-                future = cluster.judge(claim, self._may_use_card(claim, self._cards), self._on_end)
-            except BaseException:
-                judgings.release(self._engine, claim, "no worker took it")
-                raise
+            future = cluster.judge(claim, self._may_use_card(claim, self._cards), self._on_end)
             self._in_hand[future] = claim
 
     def _claim(self, slots: int, cards: int) -> Claim | None:
@@ -211,7 +208,7 @@ class Dispatcher:
         for claim in self._in_hand.values():
             try:
                 judgings.release(self._engine, claim, why)
-            except DBAPIError:  # the next start takes it up
+            except DBAPIError:  # the next workers, or the next start, take it up
                 _log.exception("submission %s stays in hand", claim.submission_id)
         self._in_hand.clear()
 
