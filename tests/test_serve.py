@@ -19,11 +19,13 @@ from typing import IO, Any
 
 import httpx2
 import pytest
+from sqlalchemy import inspect
 
 import judge
 from tests import api_kit
 from web import editor_bundle, log, options, peers, serve, server, site_folder
 from web.security import hosts
+from web.settings import Settings
 from web.store import engine as database
 from web.store import migrate
 
@@ -216,11 +218,17 @@ def test_a_second_site_on_a_store_is_refused(tmp_path: Path, capsys: pytest.Capt
     from web.store.lock import SiteLock
 
     engine = database.connect(f"sqlite:///{tmp_path / 'judge.sqlite3'}")
-    migrate.upgrade(engine)
     held = SiteLock(engine)
     assert "another site is using this store" in refused(capsys, "--port", "0", "--folder", str(tmp_path))
-    held.release()
+    assert not inspect(engine).get_table_names()  # a judge of another version has not changed the schema either
+    held.close()
     engine.dispose()
+
+
+@pytest.mark.parametrize("name", ["why?", "100%41", "a b#c", "a@b:c;d"])
+def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    engine = database.connect(Settings(folder=tmp_path / name).url)
+    assert engine.url.database == str(tmp_path.resolve() / name / "judge.sqlite3")
 
 
 @pytest.mark.parametrize("package", ["fastapi", "distributed", "httpx2"])
