@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from harness.errors import UsageError
 from harness.report import json as report_json
 from harness.results import CompileResult, Report
 from harness.verdict import Verdict
+from tests import sample_reports
 from web.client import command
 from web.client import site as client
 from web.client.site import Site
@@ -207,6 +209,16 @@ def test_an_answer_without_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(UsageError, match="over 1 MiB"):
         Fake(httpx2.Response(200, content=endless())).site().check()
     assert len(given) == 17
+
+
+def test_a_report_steers_no_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    """Nor does any of its texts that a judge of our own would have chosen itself."""
+    report = sample_reports.measured()
+    planted = dataclasses.replace(report, dtype="float32\x1b[2J", device="a card\x1b]0;mine\x07", variant="base\u202e")
+    text = httpx2.Response(200, text=report_json.render(planted))
+    assert run(monkeypatch, Fake(*finished(Verdict.ACCEPTED)[:-1], text), str(file)) == 0
+    printed = capsys.readouterr().out
+    assert "float32\\x1b[2J" in printed and not set("\x1b\x07\u202e") & set(printed)
 
 
 def test_markup_in_a_step_is_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
+import enum
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -101,10 +103,25 @@ def _show(report: Report, source: str, parsed: argparse.Namespace) -> int:
     if parsed.json and not to_stdout:
         destination.save(parsed.json, report_json.render(report))
     with streams.printing():
-        terminal.print_report(Console(stderr=to_stdout), report, source, _repeat(report, parsed))
+        terminal.print_report(Console(stderr=to_stdout), _harmless(report), source, _repeat(report, parsed))
         if to_stdout:
             sys.stdout.write(report_json.render(report))
     return commandline.exit_code(report.verdict)
+
+
+def _harmless(value: Any) -> Any:
+    """The same without anything that steers a terminal: also in texts that are the judge's own in a report made here,
+    such as a track's name."""
+    if isinstance(value, str) and not isinstance(value, enum.Enum):
+        return printable(value)
+    if isinstance(value, tuple):
+        return tuple(map(_harmless, value))
+    if isinstance(value, dict):
+        return {_harmless(name): _harmless(item) for name, item in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value) if field.init]
+        return dataclasses.replace(value, **{name: _harmless(getattr(value, name)) for name in names})
+    return value
 
 
 def _repeat(report: Report, parsed: argparse.Namespace) -> str:
