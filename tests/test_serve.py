@@ -286,7 +286,8 @@ def test_traces_go_to_the_file_and_a_line_to_the_terminal(tmp_path: Path, capsys
             each.handlers, each.level, each.propagate = handlers, level, propagate
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "error 12ab" in said and "\x1b" not in said and "Traceback" not in said
-    assert "Traceback" in (tmp_path / "errors.log").read_text()
+    kept = (tmp_path / "errors.log").read_text()
+    assert "Traceback" in kept and "\x1b" not in kept
 
 
 @contextlib.contextmanager
@@ -352,6 +353,17 @@ def test_a_long_head_is_refused() -> None:
     with in_thread(hello) as port, socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * (64 << 10))
         assert connection.recv(4096).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("protocol", ["websocket", "h2c"])
+def test_whoever_asks_for_another_protocol_is_answered_in_this_one(
+    caplog: pytest.LogCaptureFixture, protocol: str
+) -> None:
+    """And whoever runs the site is not told to install anything."""
+    with in_thread(hello) as port:
+        headers = {"Upgrade": protocol, "Connection": "Upgrade"}
+        assert httpx2.get(f"http://127.0.0.1:{port}/", headers=headers).text == "hi"
+    assert not caplog.records
 
 
 def test_nothing_tells_what_serves(tmp_path: Path) -> None:
