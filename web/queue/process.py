@@ -114,11 +114,11 @@ def _environment(folder: str) -> dict[str, str]:
 def main() -> None:
     """The process itself."""
     channel = Connection(int(sys.argv[1]))
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _stop)
     claims: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(channel, claims), daemon=True).start()
     try:
+        signal.signal(signal.SIGTERM, _stop)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        threading.Thread(target=_listen, args=(channel, claims), daemon=True).start()
         _serve(channel, claims)
     except Stopped:
         with contextlib.suppress(OSError):
