@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import re
 import signal
@@ -268,26 +269,38 @@ def test_options_become_settings(tmp_path: Path) -> None:
     assert not settings.editor and settings.url == f"sqlite:///{tmp_path / 'judge.sqlite3'}"
 
 
-def test_traces_go_to_the_file_and_a_line_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import logging
-
+@contextlib.contextmanager
+def logging_to(path: Path) -> Iterator[None]:
+    """As of a site, and then as before."""
     loggers = [logging.getLogger(name) for name in log._LOGGERS]
     before = [(each.handlers, each.level, each.propagate) for each in loggers]
+    log.to_terminal_and_file(path, debug=False)
     try:
-        log.to_terminal_and_file(tmp_path / "errors.log", debug=False)
+        yield
+    finally:
+        for handler in loggers[0].handlers:
+            with contextlib.suppress(OSError):  # what a full disk has not taken
+                handler.close()
+        for each, (handlers, level, propagate) in zip(loggers, before, strict=True):
+            each.handlers, each.level, each.propagate = handlers, level, propagate
+
+
+def test_traces_go_to_the_file_and_a_line_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with logging_to(tmp_path / "errors.log"):
         try:
             raise ValueError("why\x1b[2J")
         except ValueError as error:
             logging.getLogger("web.failures").error("error 12ab: it \x1b[2J failed\nhere", exc_info=error)
-    finally:
-        for handler in loggers[0].handlers:
-            handler.close()
-        for each, (handlers, level, propagate) in zip(loggers, before, strict=True):
-            each.handlers, each.level, each.propagate = handlers, level, propagate
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "error 12ab" in said and "\x1b" not in said and "Traceback" not in said
     kept = (tmp_path / "errors.log").read_text()
     assert "Traceback" in kept and "\x1b" not in kept
+
+
+def test_a_log_on_a_full_disk_costs_no_more_than_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with logging_to(Path("/dev/full")):
+        logging.getLogger("web.failures").error("the store: database or disk is full")
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @contextlib.contextmanager

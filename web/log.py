@@ -27,12 +27,19 @@ class _OneLine(logging.Formatter):
         return f"{self.formatTime(record, '%H:%M:%S')} {line}"
 
 
+class _File(logging.handlers.RotatingFileHandler):
+    """Says nothing where its disk is full: the terminal has had the line."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Not a trace for each line that is lost."""
+
+
 def to_terminal_and_file(path: Path, debug: bool) -> None:
     """Let the site's loggers write to standard error, and what went wrong to a file, too. `debug`: also the traces to
     standard error."""
     terminal = logging.StreamHandler(sys.stderr)
     terminal.setFormatter(_Harmless("%(asctime)s %(message)s", "%H:%M:%S") if debug else _OneLine())
-    file = logging.handlers.RotatingFileHandler(path, maxBytes=_MOST_BYTES, backupCount=1, encoding="utf-8", delay=True)
+    file = _File(path, maxBytes=_MOST_BYTES, backupCount=1, encoding="utf-8", delay=True)
     file.setFormatter(_Harmless("%(asctime)s %(message)s"))
     file.setLevel(logging.WARNING)
     for name in _LOGGERS:
