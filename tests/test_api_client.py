@@ -115,7 +115,13 @@ def test_a_busy_site_is_asked_again_when_it_says_and_gets_the_submission_once() 
     assert fake.told == ["100 submissions wait already; try again in 7 s"] * 2
 
 
-@pytest.mark.parametrize(("header", "seconds"), [("soon", 5.0), ("", 5.0), ("-1", 5.0), ("99999", 120.0), ("0", 0.0)])
+def test_a_site_that_is_busy_at_first_is_a_site() -> None:
+    fake = Fake(httpx2.Response(503, text="Service Unavailable"), answer(503, BUSY, Retry_After="7"), answer(200, HEALTH))
+    fake.site().check()
+    assert fake.slept == [7.0] and len(fake.told) == 1
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("soon", 5.0), ("", 5.0), ("-1", 5.0), ("99999", 120.0), ("0", 0.0), ("9" * 5000, 5.0)])
 def test_any_retry_after_is_taken_with_care(header: str, seconds: float) -> None:
     fake = Fake(answer(503, BUSY, Retry_After=header), answer(201, {"id": "a"}))
     fake.site().submit({})

@@ -73,6 +73,8 @@ class Site:
         except httpx2.RequestError as error:
             hint = "`judge.py serve` starts one on this machine"
             raise UsageError(f"no site answers at {self.url}: {_in_words(error)}; {hint}") from None
+        if health.status == 503:
+            health = self._answer("GET", "/api/health")
         found = _object(health.text) if health.status == 200 else {}
         if found.get("judge") != "cuda-attention-judge":
             why = _refusal(health) or f"it answers {health.status} to /api/health"
