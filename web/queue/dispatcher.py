@@ -38,7 +38,7 @@ from web.store.records import Claim, Kind
 
 _POLL = 1.0  # seconds between two looks at the store, should nobody wake us
 _BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds until the next try, the last for good
-_STORE_SECONDS = 2.0  # until the next try, where the store took nothing: it is soon there again, and asking costs little
+_STORE_SECONDS = 2.0  # until the next try, where the store took nothing: asking costs little
 _CLOSE_SECONDS = 20.0
 _FAIR = 4  # of so many claims one goes by age alone: runs of samples come first, but submits come, too
 _log = logging.getLogger(__name__)

@@ -57,9 +57,9 @@ class JudgingProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _COMMAND, str(theirs.fileno()), self._folder], env=_environment(self._folder),
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=self._folder, pass_fds=[theirs.fileno()],
-                start_new_session=True,
+                [sys.executable, "-P", "-c", _COMMAND, str(theirs.fileno()), self._folder],
+                env=_environment(self._folder), cwd=self._folder, pass_fds=[theirs.fileno()], start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             )  # fmt: skip
         self._channel = Connection(ours.detach())
         self._send(manner)
