@@ -57,9 +57,9 @@ class JudgingProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _COMMAND, str(theirs.fileno())], env=_environment(self._folder),
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=self._folder, pass_fds=[theirs.fileno()],
-                start_new_session=True,
+                [sys.executable, "-P", "-c", _COMMAND, str(theirs.fileno()), self._folder],
+                env=_environment(self._folder), cwd=self._folder, pass_fds=[theirs.fileno()], start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             )  # fmt: skip
         self._channel = Connection(ours.detach())
         self._send(manner)
@@ -112,19 +112,20 @@ def _environment(folder: str) -> dict[str, str]:
 
 
 def main() -> None:
-    """The process itself."""
-    channel = Connection(int(sys.argv[1]))
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _stop)
+    """The process itself: `FILE_DESCRIPTOR FOLDER`. It removes the folder at its end, as it was told it: what tempfile
+    calls the temporary folder is the whole machine's where its own takes no files, for instance on a full disk."""
+    channel, folder = Connection(int(sys.argv[1])), sys.argv[2]
     claims: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(channel, claims), daemon=True).start()
     try:
+        signal.signal(signal.SIGTERM, _stop)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        threading.Thread(target=_listen, args=(channel, claims), daemon=True).start()
         _serve(channel, claims)
     except Stopped:
         with contextlib.suppress(OSError):
             channel.send(Answer.STOPPED)
     finally:
-        shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _serve(channel: Connection, claims: queue.SimpleQueue[Any]) -> None:
