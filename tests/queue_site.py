@@ -26,6 +26,7 @@ from web.queue.manner import of_site
 from web.settings import Settings
 from web.store import engine as database
 from web.store import migrate
+from web.store.lock import SiteLock
 
 TOOLCHAIN = replace(
     fake_toolchain.TOOLCHAIN,
@@ -62,19 +63,21 @@ def main(folder: Path, problems: Path, jobs: int, toolchain: Toolchain) -> None:
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     settings = Settings(folder, device="cpu", jobs=jobs)
     engine = database.connect(settings.url)
+    try:
+        lock = SiteLock(engine)
+    except UsageError as error:
+        sys.exit(str(error))
     migrate.upgrade(engine)
     manner = replace(of_site(settings, engine), cache=False, problems=problems, toolchain=toolchain)
     queue = Dispatcher(settings, engine, manner)
     signal.signal(signal.SIGUSR1, lambda *_: queue.wake())
-    try:
-        queue.start()
-    except UsageError as error:
-        sys.exit(str(error))
+    queue.start()
     while (queue.starting() or queue.trouble()) and not ended.is_set():
         time.sleep(0.02)
     print("ready", flush=True)
     ended.wait()
     queue.close()
+    lock.close()
 
 
 if __name__ == "__main__":

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi import Request
+from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from harness.results import CaseResult, CompileResult, Report
@@ -20,6 +22,7 @@ from tests.api_kit import KERNEL, PROGRAM, Site, StateOfQueue
 from web.api import streams
 from web.api.streams import Follower, Streams
 from web.errors import SiteError
+from web.store import engine as database
 from web.store import judgings, submissions
 from web.store.records import Kind
 
@@ -292,6 +295,19 @@ def test_the_report_is_there_when_the_judging_is_finished(site: Site) -> None:
     assert (report["schema"], report["verdict"], report["seed"]) == (1, "accepted", 7)
     found = get(site, f"/api/submissions/{id}")
     assert (found["state"], found["verdict"], found["passed"], found["total"]) == ("finished", "accepted", 1, 1)
+
+
+@pytest.mark.parametrize("packed", [b"no zlib", zlib.compress(b"{}")[:-3], zlib.compress(b"\xff")])
+def test_a_report_that_is_damaged_in_the_store_is_told_of(site: Site, packed: bytes) -> None:
+    id = site.send().json()["id"]
+    claim = judgings.claim(site.engine, "test")
+    assert claim and judgings.finish(site.engine, claim, accepted())
+    with database.writing(site.engine) as session:
+        session.execute(text("UPDATE run SET report = :packed"), {"packed": packed})
+    assert error(site.program.get(f"/api/submissions/{id}/report")) == (500, "unreadable_report")
+    page = site.program.get(f"/submissions/{id}/compare/{id}")
+    assert page.status_code == 500 and "damaged in the store" in page.text
+    assert site.program.get(f"/submissions/{id}").status_code == 200  # with its source
 
 
 def test_cancelling(site: Site) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from harness.errors import UsageError
 from harness.report import json as report_json
 from harness.results import CompileResult, Report
 from harness.verdict import Verdict
+from tests import sample_reports
 from web.client import command
 from web.client import site as client
 from web.client.site import Site
@@ -104,7 +107,7 @@ def test_trouble_is_told() -> None:
 
 def test_a_busy_site_is_asked_again_when_it_says_and_gets_the_submission_once() -> None:
     fake = Fake(answer(503, BUSY, Retry_After="7"), answer(429, BUSY, Retry_After="3"), CUT, answer(201, {"id": "a"}))
-    assert fake.site().submit({"source": "x"}) == {"id": "a"}
+    assert fake.site().submit({"source": "x"}) == "a"
     assert fake.slept[:2] == [7.0, 3.0] and len(fake.slept) == 3
     keys = {request.headers["Idempotency-Key"] for request in fake.requests}
     assert len(fake.requests) == 4 and len(keys) == 1
@@ -112,7 +115,13 @@ def test_a_busy_site_is_asked_again_when_it_says_and_gets_the_submission_once() 
     assert fake.told == ["100 submissions wait already; try again in 7 s"] * 2
 
 
-@pytest.mark.parametrize(("header", "seconds"), [("soon", 5.0), ("", 5.0), ("-1", 5.0), ("99999", 120.0), ("0", 0.0)])
+def test_a_site_that_is_busy_at_first_is_a_site() -> None:
+    fake = Fake(httpx2.Response(503, text="Service Unavailable"), answer(503, BUSY, Retry_After="7"), answer(200, HEALTH))
+    fake.site().check()
+    assert fake.slept == [7.0] and len(fake.told) == 1
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("soon", 5.0), ("", 5.0), ("-1", 5.0), ("99999", 120.0), ("0", 0.0), ("9" * 5000, 5.0)])
 def test_any_retry_after_is_taken_with_care(header: str, seconds: float) -> None:
     fake = Fake(answer(503, BUSY, Retry_After=header), answer(201, {"id": "a"}))
     fake.site().submit({})
@@ -160,6 +169,68 @@ def test_a_submission_that_the_site_forgot() -> None:
     refusal = {"error": {"code": "x", "message": "there is no such submission", "hint": ""}}
     with pytest.raises(UsageError, match="there is no such submission"):
         list(Fake(answer(404, refusal)).site().events("a"))
+
+
+STRANGE: list[tuple[str, httpx2.Response]] = [
+    ("health", httpx2.Response(200, text="[" * 100_000)),
+    ("health", answer(200, ["judge"])),
+    ("health", httpx2.Response(200, content=iter([b"no gzip"]), headers={"Content-Encoding": "gzip"})),
+    ("submit", httpx2.Response(201, text="<html>welcome</html>")),
+    ("submit", answer(201, {"id": "../../admin\x1b[2J"})),
+    ("submit", answer(201, {"id": ["a"]})),
+    ("submit", answer(201, {})),
+    ("submit", answer(302, None, location="http://127.0.0.1:8000/api/submissions")),
+    ("submit", answer(400, {"error": {"message": "\x1b]0;mine\x07"}})),
+    ("events", stream({"seq": "1", "type": "queued"})),
+    ("events", stream({"type": ["queued"], "seq": 1})),
+    ("events", httpx2.Response(200, text="data: [1\n\n", headers={"Content-Type": "text/event-stream"})),
+    ("state", answer(200, {"state": {"cancelled": 1}})),
+    ("state", httpx2.Response(200, text="null")),
+    ("report", httpx2.Response(200, text="{" * 100_000)),
+]
+
+
+@pytest.mark.parametrize(("what", "strange"), STRANGE)
+def test_what_no_site_of_this_judge_says_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: Path, what: str, strange: httpx2.Response
+) -> None:
+    """And none of it reaches the terminal as it came, or becomes a part of an address."""
+    at = ["health", "submit", "events", "state", "report"].index(what)
+    fake = Fake(*finished(Verdict.ACCEPTED)[:at], strange)
+    assert run(monkeypatch, fake, str(file)) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "http://127.0.0.1:8000" in said and "\x1b" not in said
+    assert len(fake.requests) == at + 1
+
+
+def test_an_answer_without_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_MOST_BYTES", 1 << 20)
+    given: list[int] = []
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            given.append(1)
+            yield b" " * 65536
+
+    with pytest.raises(UsageError, match="over 1 MiB"):
+        Fake(httpx2.Response(200, content=endless())).site().check()
+    assert len(given) == 17
+
+
+def test_a_report_steers_no_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    """Nor does any of its texts that a judge of our own would have chosen itself."""
+    report = sample_reports.measured()
+    planted = dataclasses.replace(report, dtype="float32\x1b[2J", device="a card\x1b]0;mine\x07", variant="base\u202e")
+    text = httpx2.Response(200, text=report_json.render(planted))
+    assert run(monkeypatch, Fake(*finished(Verdict.ACCEPTED)[:-1], text), str(file)) == 0
+    printed = capsys.readouterr().out
+    assert "float32\\x1b[2J" in printed and not set("\x1b\x07\u202e") & set(printed)
+
+
+def test_markup_in_a_step_is_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with command._progress() as show:
+        show(event(1, "restarted", why="[/bold] [red]its[/red] worker died"))
 
 
 # The command

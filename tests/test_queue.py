@@ -12,12 +12,16 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from harness.errors import UsageError
 from harness.problem import ROOT as PROBLEMS
@@ -27,8 +31,9 @@ from tests.queue_kit import ROOT, Site, parent_of, wait_for
 from tests.queue_site import TOOLCHAIN
 from web.queue import dispatcher
 from web.queue.dispatcher import Dispatcher
-from web.queue.manner import Manner, of_site
-from web.queue.process import JudgingProcess
+from web.queue.failure import failed
+from web.queue.manner import of_site
+from web.queue.process import _COMMAND
 from web.settings import Settings
 from web.store import judgings, submissions
 from web.store.engine import connect
@@ -197,6 +202,22 @@ def test_what_kills_its_workers_is_ended_and_the_queue_goes_on(site: Site, gate:
     _is_judged_once(site, site.send("// the next"))
 
 
+def test_a_judging_process_removes_its_own_folder_and_no_other(tmp_path: Path) -> None:
+    """Also where that takes no files, so that temporary ones go to the folder of everybody."""
+    others = tmp_path / "others"
+    others.mkdir()
+    (others / "kept").touch()
+    own = tmp_path / "gone"
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _COMMAND, str(theirs.fileno()), str(own)], cwd=ROOT, pass_fds=[theirs.fileno()],
+            env=os.environ | {"TMPDIR": str(own), "TEMP": str(others)},
+        )  # fmt: skip
+    assert process.wait(60) == 0  # since nobody is at the other end
+    assert (others / "kept").exists()
+
+
 class FailedFuture:
     """Of a task that is over before anybody asks."""
 
@@ -211,8 +232,10 @@ class FailingCluster:
     """One worker, on which every task fails."""
 
     lost = False
+    made = 0  # so many of them
 
-    def __init__(self, *_: object) -> None: ...
+    def __init__(self, *_: object) -> None:
+        type(self).made += 1
 
     def close(self) -> None:
         """Nothing is open."""
@@ -228,6 +251,18 @@ class FailingCluster:
         return future
 
 
+@contextmanager
+def _dispatcher(site: Site) -> Iterator[None]:
+    """In this process."""
+    settings = Settings(site.folder, device="cpu")
+    queue = Dispatcher(settings, site.engine, replace(of_site(settings, site.engine), toolchain=TOOLCHAIN, attempts=3))
+    queue.start()
+    try:
+        yield
+    finally:
+        queue.close()
+
+
 def test_an_error_that_comes_again_and_again_is_a_verdict(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,14 +270,54 @@ def test_an_error_that_comes_again_and_again_is_a_verdict(
     monkeypatch.setattr(dispatcher, "_BACK_OFF", (0.01, 0.02))
     site = Site(tmp_path / "site", folder)
     sent = site.send("// doubles")
-    settings = Settings(site.folder, device="cpu")
-    queue = Dispatcher(settings, site.engine, replace(of_site(settings, site.engine), toolchain=TOOLCHAIN, attempts=3))
-    queue.start()
-    _is_judged_once(site, sent, "judge_error")
-    queue.close()
+    with _dispatcher(site):
+        _is_judged_once(site, sent, "judge_error")
     assert [event.type for event in site.events(sent)] == ["queued", "restarted", "restarted", "finished"]
     finding = site.events(sent, "finished")[0].data["findings"][0]
     assert finding["message"] == "the judge could not go on, 3 times; the last time: OSError: no space left"
+
+
+@pytest.mark.parametrize("step", ["claim", "release"])
+def test_a_store_that_fails_half_way_loses_no_judging(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
+) -> None:
+    """A claim of which we never heard that it was written, and one that could not be given back when the workers were
+    lost: both are taken up without a new start, and the log has a line for it."""
+    own = Site(tmp_path / "site", folder)
+    real, calls = getattr(judgings, step), list[str]()
+
+    def failing(*arguments: object, **options: object) -> object:
+        calls.append(step)
+        found = real(*arguments, **options) if step == "claim" or len(calls) > 1 else None
+        if len(calls) <= (3 if step == "claim" else 1):
+            raise OperationalError("COMMIT", None, OSError("disk I/O error"))
+        return found
+
+    class Answering(FailingCluster):
+        """Judges at once; but where `release` is to fail, the first one is lost with its work."""
+
+        made = 0
+
+        @property
+        def lost(self) -> bool:  # type: ignore[override]
+            return step == "release" and self.made == 1
+
+        def judge(self, claim: Any, on_card: bool, done: Callable[[FailedFuture], None]) -> FailedFuture:
+            if not self.lost:
+                judgings.finish(own.engine, claim, failed(claim, "judged"))
+            return FailedFuture()
+
+    monkeypatch.setattr(judgings, step, failing)
+    monkeypatch.setattr(dispatcher, "Cluster", Answering)
+    monkeypatch.setattr(dispatcher, "_BACK_OFF", (0.01,))
+    monkeypatch.setattr(dispatcher, "_STORE_SECONDS", 0.01)
+    monkeypatch.setattr(dispatcher, "_POLL", 0.05)
+    sent = own.send("// doubles")
+    with _dispatcher(own):
+        _is_judged_once(own, sent, "judge_error")
+    again = ["restarted"] * (3 if step == "claim" else 1)
+    assert [event.type for event in own.events(sent)] == ["queued", *again, "finished"]
+    assert caplog.text.count("the store cannot be used") == (step == "claim")
 
 
 def test_a_second_site_does_not_touch_the_store_of_the_first(site: Site, gate: Path) -> None:
@@ -295,18 +370,3 @@ def test_attacks_get_the_verdicts_of_the_command_line(tmp_path: Path) -> None:
         sent = [site.send(each.source.read_text(), problem=each.problem) for each in chosen]
         for each, submission in zip(chosen, sent, strict=True):
             assert site.wait_final(submission).verdict in each.cpu.verdicts
-
-
-def test_a_judging_process_whose_folder_is_gone_removes_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Such as that of a site that was killed and whose folder was then deleted: Python falls back to the folder for
-    temporary files that everybody shares."""
-    shared = tmp_path / "shared"
-    (shared / "kept").mkdir(parents=True)
-    monkeypatch.setenv("TEMP", str(shared))  # comes before /tmp
-    process = JudgingProcess(Manner(f"sqlite:///{tmp_path / 'judge.sqlite3'}"), str(tmp_path))
-    shutil.rmtree(process._folder)
-    process._channel.close()  # as at the death of its worker
-    process._process.wait(60)
-    assert (shared / "kept").is_dir()

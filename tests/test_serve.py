@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import re
 import signal
@@ -20,11 +21,13 @@ from typing import IO, Any
 
 import httpx2
 import pytest
+from sqlalchemy import inspect
 
 import judge
 from tests import api_kit
 from web import editor_bundle, log, options, peers, serve, server, site_folder
 from web.security import hosts
+from web.settings import Settings
 from web.store import engine as database
 from web.store import migrate
 
@@ -237,11 +240,17 @@ def test_a_second_site_on_a_store_is_refused(tmp_path: Path, capsys: pytest.Capt
     from web.store.lock import SiteLock
 
     engine = database.connect(f"sqlite:///{tmp_path / 'judge.sqlite3'}")
-    migrate.upgrade(engine)
     held = SiteLock(engine)
     assert "another site is using this store" in refused(capsys, "--port", "0", "--folder", str(tmp_path))
-    held.release()
+    assert not inspect(engine).get_table_names()  # a judge of another version has not changed the schema either
+    held.close()
     engine.dispose()
+
+
+@pytest.mark.parametrize("name", ["why?", "100%41", "a b#c", "a@b:c;d"])
+def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    engine = database.connect(Settings(folder=tmp_path / name).url)
+    assert engine.url.database == str(tmp_path.resolve() / name / "judge.sqlite3")
 
 
 @pytest.mark.parametrize("package", ["fastapi", "distributed", "httpx2"])
@@ -281,25 +290,38 @@ def test_options_become_settings(tmp_path: Path) -> None:
     assert not settings.editor and settings.url == f"sqlite:///{tmp_path / 'judge.sqlite3'}"
 
 
-def test_traces_go_to_the_file_and_a_line_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import logging
-
+@contextlib.contextmanager
+def logging_to(path: Path) -> Iterator[None]:
+    """As of a site, and then as before."""
     loggers = [logging.getLogger(name) for name in log._LOGGERS]
     before = [(each.handlers, each.level, each.propagate) for each in loggers]
+    log.to_terminal_and_file(path, debug=False)
     try:
-        log.to_terminal_and_file(tmp_path / "errors.log", debug=False)
+        yield
+    finally:
+        for handler in loggers[0].handlers:
+            with contextlib.suppress(OSError):  # what a full disk has not taken
+                handler.close()
+        for each, (handlers, level, propagate) in zip(loggers, before, strict=True):
+            each.handlers, each.level, each.propagate = handlers, level, propagate
+
+
+def test_traces_go_to_the_file_and_a_line_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with logging_to(tmp_path / "errors.log"):
         try:
             raise ValueError("why\x1b[2J")
         except ValueError as error:
             logging.getLogger("web.failures").error("error 12ab: it \x1b[2J failed\nhere", exc_info=error)
-    finally:
-        for handler in loggers[0].handlers:
-            handler.close()
-        for each, (handlers, level, propagate) in zip(loggers, before, strict=True):
-            each.handlers, each.level, each.propagate = handlers, level, propagate
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "error 12ab" in said and "\x1b" not in said and "Traceback" not in said
-    assert "Traceback" in (tmp_path / "errors.log").read_text()
+    kept = (tmp_path / "errors.log").read_text()
+    assert "Traceback" in kept and "\x1b" not in kept
+
+
+def test_a_log_on_a_full_disk_costs_no_more_than_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with logging_to(Path("/dev/full")):
+        logging.getLogger("web.failures").error("the store: database or disk is full")
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @contextlib.contextmanager
@@ -365,6 +387,17 @@ def test_a_long_head_is_refused() -> None:
     with in_thread(hello) as port, socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * (64 << 10))
         assert connection.recv(4096).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("protocol", ["websocket", "h2c"])
+def test_whoever_asks_for_another_protocol_is_answered_in_this_one(
+    caplog: pytest.LogCaptureFixture, protocol: str
+) -> None:
+    """And whoever runs the site is not told to install anything."""
+    with in_thread(hello) as port:
+        headers = {"Upgrade": protocol, "Connection": "Upgrade"}
+        assert httpx2.get(f"http://127.0.0.1:{port}/", headers=headers).text == "hi"
+    assert not caplog.records
 
 
 def test_nothing_tells_what_serves(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_a_damaged_database_is_told_of(path: Path, damage: bytes) -> None:
     assert path.read_bytes() == damage
 
 
-@pytest.mark.parametrize("url", ["judge.sqlite3", "mysql+nothing://host/db", "oracle://"])
+@pytest.mark.parametrize("url", ["judge.sqlite3", "mysql+nothing://host/db", "oracle://", "sqlite:///file:x?uri=true"])
 def test_what_is_no_database_is_a_usage_error(url: str) -> None:
     with pytest.raises(UsageError, match="cannot use the database"):
         database.connect(url)
@@ -226,17 +226,17 @@ def test_a_judging_that_was_to_be_cancelled_does_not_come_back(store: Engine, ho
     claim = _claim(store)
     judgings.request_cancel(store, sent.id)
     if how == "recover":
-        assert judgings.recover(store, "another") == 1
+        assert judgings.recover(store, (), "") == 1
     else:
         assert judgings.release(store, claim, "") if how == "release" else judgings.died(store, claim, "", 3)
     assert _now(store, sent).state is State.CANCELLED
 
 
-def test_a_start_takes_up_what_others_had_in_hand(store: Engine) -> None:
+def test_what_nobody_has_in_hand_is_taken_up(store: Engine) -> None:
     sent, mine = _add(store), _add(store)
-    _claim(store, "gone")
-    _claim(store, "me")
-    assert judgings.recover(store, "me") == 1
+    gone, kept = _claim(store), _claim(store)
+    passed = dataclasses.replace(gone, attempt=gone.attempt - 1)
+    assert judgings.recover(store, [passed, kept], "it is gone") == 1
     assert (_now(store, sent).state, _now(store, mine).state) == (State.QUEUED, State.RUNNING)
     assert _types(store, sent) == ["queued", "restarted"]
 
@@ -320,5 +320,22 @@ def test_one_site_a_store(store: Engine) -> None:
     lock = SiteLock(store)
     with pytest.raises(UsageError, match=r"another site is using this store \(pid \d+\)"):
         SiteLock(store)
-    lock.release()
-    SiteLock(store).release()
+    lock.close()
+    SiteLock(store).close()
+
+
+def test_a_file_is_the_same_store_under_all_its_names(
+    store: Engine, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For processes in other directories, and for the lock."""
+    link = tmp_path / "link.sqlite3"
+    link.symlink_to(path)
+    monkeypatch.chdir(tmp_path)
+    lock = SiteLock(store)
+    for url in ("sqlite:///judge.sqlite3", "sqlite:///./judge.sqlite3", f"sqlite:///{link}", "sqlite:///link.sqlite3"):
+        named = database.connect(url)
+        assert named.url.database == str(path.resolve())
+        with pytest.raises(UsageError, match="another site"):
+            SiteLock(named)
+        named.dispose()
+    lock.close()

@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from harness.report.excerpt import printable
+from harness.report.reading import ReportFormatError
 from web.errors import SiteError, later
 
 ErrorPage = Callable[[Request, SiteError], Response]
@@ -38,6 +39,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(OperationalError, _store)
+    app.add_exception_handler(ReportFormatError, _unreadable)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -97,6 +99,12 @@ def _store(request: Request, error: Exception) -> Response:
     assert isinstance(error, OperationalError)
     _log.error("%s %s: the store: %s", request.method, request.url.path, error.orig)
     return respond(request, later(503, "store_unavailable", f"the store does not answer: {error.orig}", _BUSY_SECONDS))
+
+
+def _unreadable(request: Request, error: Exception) -> Response:
+    """A report in the store is damaged, or of a judge that wrote them in another way."""
+    message = f"the report cannot be read: {printable(str(error))}"
+    return respond(request, SiteError(500, "unreadable_report", message, "submit the source again; it is still there"))
 
 
 def _unexpected(request: Request, error: Exception) -> Response:

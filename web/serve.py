@@ -27,6 +27,7 @@ from web.security import hosts
 from web.settings import Settings
 from web.store import engine as database
 from web.store import judgings, migrate
+from web.store.lock import SiteLock
 
 _log = logging.getLogger(__name__)
 
@@ -52,11 +53,12 @@ def run(arguments: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def _store(settings: Settings) -> Iterator[Engine]:
-    """Of the newest schema. At its end, what is left to do is told."""
+    """Of the newest schema, and this site's alone. At its end, what is left to do is told."""
     engine = database.connect(settings.url)
     try:
-        migrate.upgrade(engine)
-        yield engine
+        with contextlib.closing(SiteLock(engine)):
+            migrate.upgrade(engine)
+            yield engine
         with contextlib.suppress(DBAPIError):
             if left := judgings.waiting(engine):
                 _say(f"stopped; {left} {'judging goes' if left == 1 else 'judgings go'} on at the next start")

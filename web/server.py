@@ -140,6 +140,11 @@ class PatientProtocol(H11Protocol):
         else:
             self._end_wait()
 
+    def _should_upgrade(self) -> bool:
+        """Never: to what was asked for, an answer goes as if it had not been. uvicorn would have whoever reads the log
+        install something, whenever any page asks for a WebSocket."""
+        return False
+
     def connection_lost(self, exc: Exception | None) -> None:
         """As uvicorn does."""
         self._end_wait()

@@ -54,4 +54,8 @@ class Settings:
     @property
     def url(self) -> str:
         """Of the store."""
-        return self.database or f"sqlite:///{self.folder / 'judge.sqlite3'}"
+        from sqlalchemy import URL  # --help needs these settings, and none of what the extra brings
+
+        if self.database:
+            return self.database
+        return URL.create("sqlite", database=str(self.folder / "judge.sqlite3")).render_as_string()

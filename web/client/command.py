@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
+import enum
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from rich.text import Text
 
 from harness import commandline, pipeline, streams, submission
 from harness.errors import SubmissionError, UsageError
@@ -46,14 +50,14 @@ def run(arguments: Sequence[str]) -> int:
         site.check()
         fields = {"problem": parsed.problem, "source": loaded.text, "kind": "run" if parsed.run else "submit"}
         optional = {"name": parsed.name or file.name, "dtype": parsed.dtype, "variant": parsed.variant}
-        taken = site.submit(fields | optional | {"device": parsed.device})
+        id = site.submit(fields | optional | {"device": parsed.device})
         if not parsed.wait:
             with streams.printing():
-                print(f"{site.url}{taken['url']}")
+                print(site.page(id))
             return 0
-        report = _follow(site, taken["id"])
+        report = _follow(site, id)
     if report is None:
-        streams.complain(f"the judging was cancelled: {site.url}{taken['url']}")
+        streams.complain(f"the judging was cancelled: {site.page(id)}")
         return _CANCELLED
     return _show(report, loaded.text, parsed)
 
@@ -67,7 +71,7 @@ def _follow(site: Site, id: str) -> Report | None:
     except KeyboardInterrupt:
         site.cancel(id)
         raise
-    if site.submission(id)["state"] == "cancelled":
+    if site.state(id) == "cancelled":
         return None
     try:
         return reading.read(site.report(id))
@@ -82,7 +86,7 @@ def _progress() -> Iterator[Callable[[dict[str, Any]], None]]:
         yield lambda event: None
         return
     with Console(stderr=True).status("sending") as status:
-        yield lambda event: status.update(step(event) or status.status)
+        yield lambda event: status.update(Text(words) if (words := step(event)) else status.status)
 
 
 def step(event: dict[str, Any]) -> str:
@@ -99,10 +103,25 @@ def _show(report: Report, source: str, parsed: argparse.Namespace) -> int:
     if parsed.json and not to_stdout:
         destination.save(parsed.json, report_json.render(report))
     with streams.printing():
-        terminal.print_report(Console(stderr=to_stdout), report, source, _repeat(report, parsed))
+        terminal.print_report(Console(stderr=to_stdout), _harmless(report), source, _repeat(report, parsed))
         if to_stdout:
             sys.stdout.write(report_json.render(report))
     return commandline.exit_code(report.verdict)
+
+
+def _harmless(value: Any) -> Any:
+    """The same without anything that steers a terminal: also in texts that are the judge's own in a report made here,
+    such as a track's name."""
+    if isinstance(value, str) and not isinstance(value, enum.Enum):
+        return printable(value)
+    if isinstance(value, tuple):
+        return tuple(map(_harmless, value))
+    if isinstance(value, dict):
+        return {_harmless(name): _harmless(item) for name, item in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value) if field.init]
+        return dataclasses.replace(value, **{name: _harmless(getattr(value, name)) for name in names})
+    return value
 
 
 def _repeat(report: Report, parsed: argparse.Namespace) -> str:

@@ -82,12 +82,16 @@ class Cluster:
         if settings.scheduler:
             return Client(settings.scheduler, timeout=_CONNECT_SECONDS, set_as_default=False)
         dask.config.set(_CONFIG)
-        self._own = LocalCluster(
+        self._own = own = LocalCluster(
             n_workers=self._jobs, threads_per_worker=1, processes=True, host=_LOOPBACK, protocol="tls://",
             security=Security.temporary(), memory_limit=0, dashboard_address=f"{_LOOPBACK}:0",
             worker_dashboard_address=None, local_directory=str(settings.folder / "tmp"), silence_logs=logging.CRITICAL,
         )  # fmt: skip
-        return Client(self._own, set_as_default=False)
+        try:
+            return Client(own, set_as_default=False)
+        except BaseException:
+            own.close(timeout=_CLOSE_SECONDS)
+            raise
 
     @property
     def lost(self) -> bool:

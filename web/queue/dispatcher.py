@@ -5,8 +5,9 @@
       +-- died, release: what ended without a verdict waits again --- Dispatcher <-- end of the task ---+
 
 One thread does all of it and holds nothing that the store does not know. A claim is settled at the end of its task: if
-the row is still at that attempt, then its worker died. The site holds the store's lock from start to close, so that at
-a start everything that is in hand is somebody's who is gone.
+the row is still at that attempt, then its worker died. The site holds the store's lock, so whatever the store has in
+hand and this thread has not is somebody's who is gone: at a start, after the loss of the workers, and when the store
+failed half-way through a step.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from web.queue.failure import lost
 from web.queue.manner import Manner, of_site
 from web.settings import Settings
 from web.store import judgings
-from web.store.lock import SiteLock
 from web.store.records import Claim, Kind
 
 _POLL = 1.0  # seconds between two looks at the store, should nobody wake us
 _BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds until the next try, the last for good
+_STORE_SECONDS = 2.0  # until the next try, where the store took nothing: asking costs little
 _CLOSE_SECONDS = 20.0
 _FAIR = 4  # of so many claims one goes by age alone: runs of samples come first, but submits come, too
 _log = logging.getLogger(__name__)
@@ -65,14 +66,12 @@ class Dispatcher:
         self._starting = True
         self._trouble = ""
         self._cards = 0  # that judgings may use
-        self._lock: SiteLock | None = None
 
     def start(self) -> None:
-        """Take up what an earlier start left, and begin. Raises UsageError where the store is another site's, or out
-        of the workers' reach."""
+        """Take up what an earlier start left, and begin. The caller holds the store's lock (web/store/lock.py). Raises
+        UsageError where the store is out of the workers' reach."""
         check(self._settings, self._engine)
-        self._lock = SiteLock(self._engine)
-        judgings.recover(self._engine, self._owner)
+        judgings.recover(self._engine, (), "the site was started again")
         self._thread.start()
 
     def wake(self) -> None:
@@ -101,18 +100,17 @@ class Dispatcher:
         self._awake.set()
         if self._thread.is_alive():
             self._thread.join(_CLOSE_SECONDS)
-        if self._lock:
-            self._lock.release()
 
     def _run(self) -> None:
         """The thread: workers as long as the site lives, and again when they are lost."""
-        has_card = _has_card(self._manner.toolchain)
         pauses = _pauses()
         while not self._stopping.is_set():
+            began = time.monotonic()
             try:
+                has_card = _has_card(self._manner.toolchain)
                 with contextlib.closing(Cluster(self._settings, self._manner, has_card)) as cluster:
                     try:
-                        pauses = self._feed(cluster)
+                        self._feed(cluster)
                     finally:
                         self._release_all()
             except Exception as error:
@@ -121,40 +119,44 @@ class Dispatcher:
                 else:
                     self._trouble = f"the workers cannot be started: {type(error).__name__}: {error}"
                 _log.warning("%s", self._trouble, exc_info=not isinstance(error, (_ClusterLost, OSError)))
+                if time.monotonic() - began > _BACK_OFF[-1]:  # they have worked
+                    pauses = _pauses()
                 self._stopping.wait(next(pauses))
 
-    def _feed(self, cluster: Cluster) -> Iterator[float]:
+    def _feed(self, cluster: Cluster) -> None:
         """Until the site ends. Raises _ClusterLost."""
-        pauses = _pauses()
+        told = ""
+        in_doubt = True  # what the store has in hand; a claim may be there of which we never heard
         while not self._stopping.is_set():
             self._awake.clear()
             try:
+                if in_doubt:
+                    judgings.recover(self._engine, self._in_hand.values(), "the judge could not go on")
+                    in_doubt = False
                 self._settle_ended()
                 self._hand_out(cluster)
             except DBAPIError as error:
                 self._trouble = f"the store cannot be used: {error.orig}"
-                _log.warning("%s", self._trouble)
-                self._stopping.wait(next(pauses))
+                if self._trouble != told:
+                    _log.warning("%s", self._trouble)
+                in_doubt, told = True, self._trouble
+                self._stopping.wait(_STORE_SECONDS)
                 continue
-            pauses = _pauses()
+            told = ""
             self._awake.wait(_POLL)
             if cluster.lost:
                 raise _ClusterLost
-        return pauses
 
     def _hand_out(self, cluster: Cluster) -> None:
         slots, self._cards = cluster.slots()
+        trouble = "" if slots else "there is no worker; it goes on when one joins the scheduler"
         self._starting = False
-        self._trouble = "" if slots else "there is no worker; it goes on when one joins the scheduler"
         if time.monotonic() < self._rest_until:
-            return
+            slots = 0
         while len(self._in_hand) < slots and (claim := self._claim(slots, self._cards)):
-            try:
-                future = cluster.judge(claim, self._may_use_card(claim, self._cards), self._on_end)
-            except BaseException:
-                judgings.release(self._engine, claim, "no worker took it")
-                raise
+            future = cluster.judge(claim, self._may_use_card(claim, self._cards), self._on_end)
             self._in_hand[future] = claim
+        self._trouble = trouble
 
     def _claim(self, slots: int, cards: int) -> Claim | None:
         """Submits take long: one worker, where there are several, is kept for runs. A card is one judging's alone."""
@@ -201,9 +203,9 @@ class Dispatcher:
 
     def _settle_failed(self, claim: Claim, error: BaseException) -> None:
         """What is wrong may be wrong for the next one, too: nothing is handed out for a while."""
-        _log.warning("submission %s: its worker failed", claim.submission_id, exc_info=error)
         why = f"{type(error).__name__}: {error}"
         if times := lost(self._engine, claim, self._manner.attempts, why):
+            _log.warning("submission %s: its worker failed", claim.submission_id, exc_info=error)
             self._rest_until = time.monotonic() + _BACK_OFF[min(times, len(_BACK_OFF)) - 1]
 
     def _release_all(self) -> None:
@@ -211,7 +213,7 @@ class Dispatcher:
         for claim in self._in_hand.values():
             try:
                 judgings.release(self._engine, claim, why)
-            except DBAPIError:  # the next start takes it up
+            except DBAPIError:  # the next workers, or the next start, take it up
                 _log.exception("submission %s stays in hand", claim.submission_id)
         self._in_hand.clear()
 

@@ -53,13 +53,13 @@ class JudgingProcess:
     """The worker's side. Warm a second after it is made; end it. Use it in one thread."""
 
     def __init__(self, manner: Manner, folder: str | None = None):
-        self._folder = os.path.abspath(tempfile.mkdtemp(prefix="judge-", dir=folder))  # for temporary files
+        self._folder = tempfile.mkdtemp(prefix="judge-", dir=folder)  # for temporary files
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _COMMAND, str(theirs.fileno()), self._folder],
-                env=_environment(self._folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=self._folder,
-                pass_fds=[theirs.fileno()], start_new_session=True,
+                env=_environment(self._folder), cwd=self._folder, pass_fds=[theirs.fileno()], start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             )  # fmt: skip
         self._channel = Connection(ours.detach())
         self._send(manner)
@@ -112,19 +112,20 @@ def _environment(folder: str) -> dict[str, str]:
 
 
 def main() -> None:
-    """The process itself."""
-    channel = Connection(int(sys.argv[1]))
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _stop)
+    """The process itself: `FILE_DESCRIPTOR FOLDER`. It removes the folder at its end, as it was told it: what tempfile
+    calls the temporary folder is the whole machine's where its own takes no files, for instance on a full disk."""
+    channel, folder = Connection(int(sys.argv[1])), sys.argv[2]
     claims: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(channel, claims), daemon=True).start()
     try:
+        signal.signal(signal.SIGTERM, _stop)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        threading.Thread(target=_listen, args=(channel, claims), daemon=True).start()
         _serve(channel, claims)
     except Stopped:
         with contextlib.suppress(OSError):
             channel.send(Answer.STOPPED)
-    finally:  # by name: what tempfile goes back to, where the folder is gone or full, is everybody's
-        shutil.rmtree(sys.argv[2], ignore_errors=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _serve(channel: Connection, claims: queue.SimpleQueue[Any]) -> None:

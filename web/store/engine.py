@@ -7,13 +7,14 @@ by reading could not wait for its turn to write, and would fail instead.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.orm import Session
@@ -32,7 +33,7 @@ T = TypeVar("T")
 def connect(url: str) -> Engine:
     """The engine for a database URL; nothing is opened yet. Raises UsageError for what is no such URL."""
     try:
-        made = make_url(url)
+        made = _from_anywhere(make_url(url))
         engine = create_engine(made, pool_pre_ping=made.get_backend_name() != "sqlite")
     except (ArgumentError, ImportError) as error:
         raise UsageError(f"cannot use the database {url!r}: {error}") from None
@@ -40,6 +41,17 @@ def connect(url: str) -> Engine:
         event.listen(engine, "connect", _prepare)
         event.listen(engine, "begin", _begin)
     return engine
+
+
+def _from_anywhere(url: URL) -> URL:
+    """A file of SQLite by the one path that means it in every process: judging processes have directories of their
+    own, and whoever holds the lock beside the file holds it under all names of the file."""
+    path = url.database
+    if url.get_backend_name() != "sqlite" or path in (None, "", ":memory:"):
+        return url
+    if path.startswith("file:"):
+        raise ArgumentError("name the file by its path, without file:")
+    return url.set(database=os.path.realpath(path))
 
 
 def _prepare(connection: sqlite3.Connection, _: object) -> None:

@@ -156,13 +156,15 @@ def died(engine: Engine, claim: Claim, why: str, most: int) -> int:
         return run.deaths
 
 
-def recover(engine: Engine, owner: str) -> int:
-    """At the start of a site: what another start had in hand goes back into the queue, or ends if that was wanted. How
-    many there were."""
+def recover(engine: Engine, in_hand: Collection[Claim], why: str) -> int:
+    """For the one site of the store: what runs and is not `in_hand`, is nobody's. It goes back into the queue, or ends
+    if that was wanted. How many there were."""
+    kept = {(claim.run_id, claim.attempt) for claim in in_hand}
     with database.writing(engine) as session:
-        lost = list(session.scalars(select(RunRow).where(RunRow.state == State.RUNNING, RunRow.owner != owner)))
+        running = session.scalars(select(RunRow).where(RunRow.state == State.RUNNING))
+        lost = [run for run in running if (run.id, run.attempt) not in kept]
         for run in lost:
-            _put_back(session, run, "the site was started again")
+            _put_back(session, run, why)
         return len(lost)
 
 

@@ -1,4 +1,5 @@
-"""One site a store: a second one would take from the first what that has in hand.
+"""One site a store: a second one would take from the first what that has in hand, and one of a newer judge would change
+the schema under it.
 
 The lock ends with the process that holds it, however that ends. Of SQLite it is a lock of a file beside the database
 (flock, which no child inherits: descriptors are closed there); of PostgreSQL an advisory lock of a connection that
@@ -19,7 +20,7 @@ _ADVISORY = 0x6A75646765  # "judge": a number that all sites agree on
 
 
 class SiteLock:
-    """Held from its making until `release`. Raises UsageError where another process holds it, or it cannot be had."""
+    """Held from its making until `close`. Raises UsageError where another process holds it, or it cannot be had."""
 
     def __init__(self, engine: Engine):
         self._file: IO[str] | None = None
@@ -29,7 +30,7 @@ class SiteLock:
         elif engine.dialect.name == "postgresql":
             self._connection = _lock_session(engine)
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Let others have the store."""
         if self._file:
             self._file.close()
@@ -44,7 +45,7 @@ def _lock_file(path: str) -> IO[str]:
     try:
         file = open(path, "a+", encoding="ascii")  # noqa: SIM115
     except OSError as error:
-        raise UsageError(f"cannot lock the store: {path}: {error.strerror}") from None
+        raise UsageError(f"cannot lock the database: {path}: {error.strerror}") from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -52,7 +53,7 @@ def _lock_file(path: str) -> IO[str]:
         holder = file.read(20).strip()
         file.close()
         if not isinstance(error, BlockingIOError):
-            raise UsageError(f"cannot lock the store: {path}: {error.strerror}") from None
+            raise UsageError(f"cannot lock the database: {path}: {error.strerror}") from None
         raise UsageError(_taken(path.removesuffix(".lock"), f"pid {holder}" if holder else "")) from None
     file.truncate(0)
     file.write(f"{os.getpid()}\n")

@@ -83,11 +83,15 @@ def source(engine: Engine, submission_id: str) -> str | None:
 
 
 def report_json(engine: Engine, submission_id: str) -> str | None:
-    """The report of the judging that counts, as harness/report/json.py writes it; None before it is finished."""
+    """The report of the judging that counts, as harness/report/json.py writes it; None before it is finished. Raises
+    ReportFormatError for a damaged one."""
     with database.reading(engine) as session:
         query = select(RunRow.report).join(SubmissionRow, CURRENT).where(SubmissionRow.id == submission_id)
         packed = session.scalar(query)
+    try:
         return zlib.decompress(packed).decode() if packed else None
+    except (zlib.error, UnicodeDecodeError) as error:
+        raise reading.ReportFormatError(f"damaged in the store: {error}") from None
 
 
 def report(engine: Engine, submission_id: str) -> Report | None:
