@@ -23,6 +23,10 @@ class UsageError(JudgeException):
     """The caller asked for something that does not exist or makes no sense."""
 
 
+class NoDeviceError(UsageError):
+    """This machine does not have the device that was asked for, or has it no more."""
+
+
 class ProblemError(UsageError):
     """A problem directory breaks the schema; the message names file, key and what is allowed."""
 

@@ -166,6 +166,20 @@ def test_each_field_is_checked(shared: Site, fields: dict[str, Any], status: int
         assert error(answer) == (status, code)
 
 
+@pytest.mark.parametrize(
+    ("queue", "status"),
+    [(StateOfQueue(), 422), (StateOfQueue(card=True), 201), (StateOfQueue(starting=True), 201), (StateOfQueue("x"), 201)],
+)
+def test_a_gpu_is_asked_for_where_there_is_one_or_may_be_one(site: Site, queue: StateOfQueue, status: int) -> None:
+    """Before the workers are there nobody knows; the judging will."""
+    site.app.state.queue = queue
+    found = site.send(device="gpu")
+    assert found.status_code == status
+    if status == 422:
+        assert error(found) == (422, "no_gpu") and "this site has no GPU" in found.json()["error"]["message"]
+    assert site.send(device="auto").status_code == 201
+
+
 def test_what_does_not_fit_is_named(shared: Site) -> None:
     message = shared.send(kind="look", device="tpu").json()["error"]["message"]
     assert "kind: " in message and "'run' or 'submit'" in message and "device: " in message

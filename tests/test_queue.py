@@ -37,7 +37,7 @@ from web.queue.process import _COMMAND
 from web.settings import Settings
 from web.store import judgings, submissions
 from web.store.engine import connect
-from web.store.records import Kind, State
+from web.store.records import Kind, Request, State
 
 _PROCESS = "web.queue.process"  # in the command line of a judging process
 _CHILD = "run_child"
@@ -115,6 +115,13 @@ def test_what_cannot_be_judged_has_a_verdict_that_says_why(
     sent = site.send(source, problem=problem)
     _is_judged_once(site, sent, verdict)
     assert any(says in finding["message"] for finding in site.events(sent, "finished")[0].data["findings"])
+
+
+def test_a_card_that_no_worker_has_is_nobodys_fault(site: Site) -> None:
+    sent = submissions.add(site.engine, Request("doubling", "// x", Kind.RUN, "my.cu", device="gpu"), 1000)[0]
+    _is_judged_once(site, sent, "unsupported")
+    finding = site.events(sent, "finished")[0].data["findings"][0]
+    assert finding["kind"] == "unsupported" and "no such device here: gpu: " in finding["message"]
 
 
 def test_nobody_else_may_talk_to_the_workers(site: Site) -> None:

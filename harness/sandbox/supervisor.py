@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from harness.devices.base import Argument, Program, RunLimits, RunResult
 from harness.emulator import objects as object_code
-from harness.errors import JudgeError, JudgeException, UsageError
+from harness.errors import JudgeError, JudgeException, NoDeviceError
 from harness.results import KernelResources
 from harness.sandbox import codec, death
 from harness.sandbox.child import Child
@@ -151,7 +151,7 @@ class RunProcess:
         return "gpu" in self._devices
 
     def opened(self) -> Opened:
-        """Wait until the child has opened its device. Raises UsageError when there is none, JudgeError when it died."""
+        """Wait until the child has opened its device. Raises NoDeviceError when there is none, JudgeError when it died."""
         if self._opened:
             return self._opened
         try:
@@ -160,7 +160,7 @@ class RunProcess:
             raise JudgeError(f"the run process did not start ({died.reason})") from None
         if answer.kind == "unavailable":
             reason = codec.text_of(answer, "message")
-            raise UsageError(f"no such device here: {reason}; `judge.py doctor` says what is missing")
+            raise NoDeviceError(f"no such device here: {reason}; `judge.py doctor` says what is missing")
         codec.check(answer, "ready")
         kind, name, arch, driver = (codec.text_of(answer, field) for field in ("kind", "name", "arch", "driver"))
         self._opened = Opened(kind, name, arch, driver, int(codec.number_of(answer, "l2_bytes")))

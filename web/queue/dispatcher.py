@@ -26,9 +26,7 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
-from harness.errors import JudgeException
-from harness.sandbox.limits import gpu_limits
-from harness.sandbox.supervisor import RunProcess, Toolchain
+from web.queue import card
 from web.queue.cluster import Cluster, KilledWorker, check
 from web.queue.failure import lost
 from web.queue.manner import Manner, of_site
@@ -107,7 +105,7 @@ class Dispatcher:
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
-                has_card = _has_card(self._manner.toolchain)
+                has_card = card.is_here(self._manner.toolchain)
                 with contextlib.closing(Cluster(self._settings, self._manner, has_card)) as cluster:
                     try:
                         self._feed(cluster)
@@ -222,13 +220,3 @@ def _pauses() -> Iterator[float]:
     yield from _BACK_OFF
     while True:
         yield _BACK_OFF[-1]
-
-
-def _has_card(toolchain: Toolchain) -> bool:
-    """Whether judgings here can use a GPU: only where PyCUDA opens one."""
-    candidates = toolchain.candidates("auto")
-    if "gpu" not in candidates:
-        return False
-    with contextlib.suppress(JudgeException), RunProcess({"gpu": candidates["gpu"]}, {"gpu": gpu_limits()}) as runner:
-        return runner.opened().kind == "gpu"
-    return False

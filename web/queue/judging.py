@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 from harness import pipeline
 from harness import problem as problems
 from harness import submission as submissions
-from harness.errors import JudgeException, SubmissionError, UsageError
+from harness.errors import JudgeException, NoDeviceError, SubmissionError, UsageError
 from harness.events import Finished
 from harness.problem import Problem
 from harness.results import Report
@@ -42,6 +42,8 @@ def judge(engine: Engine, claim: Claim, manner: Manner) -> None:
         return
     try:
         report = _judged(engine, claim, manner, sent, source)
+    except NoDeviceError as error:  # a card that has vanished, or that no worker has
+        report = failed(claim, str(error), sent, unsupported=True)
     except JudgeException as error:
         report = failed(claim, str(error), sent)
     except OperationalError:
