@@ -43,3 +43,7 @@ class SubmissionError(JudgeException):
 
 class JudgeError(JudgeException):
     """The judge failed; the submission is not to blame."""
+
+
+class StartError(JudgeError):
+    """A process of the judge ended before it had anything to do with the submission: it may be tried again."""

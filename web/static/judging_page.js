@@ -2,7 +2,7 @@
 // from the server; at the end the whole page does.
 
 const PAUSE = 500; // milliseconds between two looks
-const STEPS = ["compiling", "compiled", "device_ready", "case_finished", "benchmark_finished", "restarted"];
+const STEPS = ["position", "compiling", "compiled", "device_ready", "case_finished", "benchmark_finished", "restarted"];
 
 const live = document.getElementById("live");
 let waiting = false;
