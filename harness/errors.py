@@ -2,9 +2,11 @@
 
     JudgeException
     +-- UsageError         the command line or a problem directory is wrong: exit code 2
+    |   +-- NoDeviceError  this machine lacks the device
     |   +-- ProblemError   a problem directory breaks the schema
     +-- SubmissionError    the submission cannot be judged as it is; carries the verdict and findings
     +-- JudgeError         our own fault; never charged to the user: exit code 3
+        +-- StartError     before it had to do with the submission: worth another try
 """
 
 from __future__ import annotations
