@@ -2,9 +2,11 @@
 
     JudgeException
     +-- UsageError         the command line or a problem directory is wrong: exit code 2
+    |   +-- NoDeviceError  this machine lacks the device
     |   +-- ProblemError   a problem directory breaks the schema
     +-- SubmissionError    the submission cannot be judged as it is; carries the verdict and findings
     +-- JudgeError         our own fault; never charged to the user: exit code 3
+        +-- StartError     before it had to do with the submission: worth another try
 """
 
 from __future__ import annotations
@@ -23,6 +25,10 @@ class UsageError(JudgeException):
     """The caller asked for something that does not exist or makes no sense."""
 
 
+class NoDeviceError(UsageError):
+    """This machine does not have the device that was asked for, or has it no more."""
+
+
 class ProblemError(UsageError):
     """A problem directory breaks the schema; the message names file, key and what is allowed."""
 
@@ -39,3 +45,7 @@ class SubmissionError(JudgeException):
 
 class JudgeError(JudgeException):
     """The judge failed; the submission is not to blame."""
+
+
+class StartError(JudgeError):
+    """A process of the judge ended before it had anything to do with the submission: it may be tried again."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from fastapi import Request
+from pydantic import ValidationError
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
@@ -19,7 +20,7 @@ from harness.results import CaseResult, CompileResult, Report
 from harness.verdict import Verdict
 from tests import api_kit
 from tests.api_kit import KERNEL, PROGRAM, Site, StateOfQueue
-from web.api import streams
+from web.api import schemas, streams
 from web.api.streams import Follower, Streams
 from web.errors import SiteError
 from web.store import engine as database
@@ -166,9 +167,47 @@ def test_each_field_is_checked(shared: Site, fields: dict[str, Any], status: int
         assert error(answer) == (status, code)
 
 
+@pytest.mark.parametrize(
+    ("queue", "status"),
+    [(StateOfQueue(), 422), (StateOfQueue(card=True), 201), (StateOfQueue(starting=True), 201), (StateOfQueue("x"), 201)],
+)
+def test_a_gpu_is_asked_for_where_there_is_one_or_may_be_one(site: Site, queue: StateOfQueue, status: int) -> None:
+    """Before the workers are there nobody knows; the judging will."""
+    site.app.state.queue = queue
+    found = site.send(device="gpu")
+    assert found.status_code == status
+    if status == 422:
+        assert error(found) == (422, "no_gpu") and "this site has no GPU" in found.json()["error"]["message"]
+    assert site.send(device="auto").status_code == 201
+
+
 def test_what_does_not_fit_is_named(shared: Site) -> None:
     message = shared.send(kind="look", device="tpu").json()["error"]["message"]
-    assert "kind: " in message and "'run' or 'submit'" in message and "device: " in message
+    assert message == "kind must be 'run' or 'submit'; device must be 'auto', 'cpu' or 'gpu'"
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"source": ""}, "source must not be empty"),
+        ({"source": 7}, "source must be text"),
+        ({"name": "x" * 201}, "name must have at most 200 characters"),
+        ({"kernel": "int x;"}, "the body has a field that is none of: problem, source, kind, "),
+        ({"problem": "problems/split_k_merge"}, "problem must be the id of a problem of this site"),
+    ],
+)
+def test_what_is_allowed_is_said_in_plain_words(shared: Site, fields: dict[str, Any], says: str) -> None:
+    told = shared.send(**fields).json()["error"]
+    assert told["message"].startswith(says)
+    assert ("split_k_merge" in told["hint"]) == ("problem" in fields)
+
+
+def test_a_thousand_unknown_fields_are_one_fault(shared: Site) -> None:
+    answer = shared.send(**{f"field_{number}": number for number in range(1000)})
+    assert error(answer) == (422, "invalid") and answer.json()["error"]["message"].count("has a field") == 1
+    with pytest.raises(ValidationError) as found:
+        schemas.NewSubmission.model_validate(dict.fromkeys(map(str, range(1000))))
+    assert found.value.error_count() == 1
 
 
 @pytest.mark.parametrize(
@@ -337,11 +376,26 @@ def test_health_says_why_nothing_is_judged(site: Site) -> None:
 
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
-    [("DELETE", "/api/submissions", "GET, POST"), ("POST", "/api/health", "GET"), ("GET", "/api/submissions/x/cancel", "POST")],
+    [("DELETE", "/api/submissions", "GET, HEAD, POST"), ("POST", "/api/health", "GET, HEAD"), ("GET", "/api/submissions/x/cancel", "POST")],
 )  # fmt: skip
 def test_another_method_is_answered_with_those_that_there_are(shared: Site, method: str, path: str, allowed: str) -> None:
     answer = shared.program.request(method, path)
     assert error(answer) == (405, "method_not_allowed") and answer.headers["allow"] == allowed
+
+
+@pytest.mark.parametrize("path", ["/", "/submissions", "/problems/split_k_merge", "/api/health", "/static/site.css", "/none"])
+def test_head_is_get_without_a_body(shared: Site, path: str) -> None:
+    head, whole = shared.program.head(path), shared.program.get(path)
+    assert head.content == b"" and whole.content != b""
+    for same in ("content-type", "content-length", "content-security-policy"):
+        assert head.headers.get(same) == whole.headers.get(same)
+    assert head.status_code == whole.status_code
+
+
+def test_head_of_a_stream_ends(shared: Site) -> None:
+    answer = shared.program.head(shared.send().json()["events_url"])
+    assert answer.status_code == 200 and answer.content == b"" and shared.app.state.streams.open == 0
+    assert shared.program.head("/api/submissions/x/cancel").status_code == 405
 
 
 # Events
@@ -429,6 +483,27 @@ def test_a_judging_is_followed_while_it_runs_and_starts_again(site: Site) -> Non
     assert [event["type"] for event in found] == ["queued", "compiling", "compiled", "restarted", "finished"]
     assert [event["seq"] for event in found] == [1, 2, 3, 4, 5]
     assert found[3]["why"] == "its worker died"
+
+
+def test_the_place_in_the_queue_counts_down(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "PLACE_SECONDS", 0.0)
+    first, second = site.send().json(), site.send(kind="submit").json()
+    assert (first["position"], second["position"]) == (1, 2)
+
+    async def follow() -> list[str]:
+        client = Client(site, second["id"])
+        seen = [await client.next(), await client.next()]
+        claim = judgings.claim(site.engine, "test")
+        assert claim and claim.submission_id == first["id"]
+        seen.append(await client.next())
+        again = judgings.claim(site.engine, "test")
+        assert again and judgings.add_events(site.engine, again, [("compiling", {"seed": 1})])
+        return [*seen, await client.next()]
+
+    _, queued, place, compiling = asyncio.run(follow())
+    assert place == 'event: position\ndata: {"seq": 1, "type": "position", "position": 1}\n\n'
+    assert [event["seq"] for event in events(queued + compiling)] == [1, 2]
+    assert get(site, f"/api/submissions/{second['id']}")["position"] is None
 
 
 @pytest.mark.parametrize("how", ["client", "site"])

@@ -154,6 +154,16 @@ def test_events_go_on_where_the_line_was_cut() -> None:
     assert 4.0 in fake.slept and fake.told == ["the connection is lost; trying again"]
 
 
+def test_the_place_in_the_queue_is_no_step_of_its_own() -> None:
+    fake = Fake(
+        stream(event(1, "queued", position=3), event(1, "position", position=2)), answer(200, {"state": "queued"}),
+        stream(event(1, "position", position=1), event(2, "finished")),
+    )  # fmt: skip
+    said = [command.step(each) for each in fake.site().events("a")]
+    assert said == [*(f"waiting in the queue, place {place}" for place in (3, 2, 1)), ""]
+    assert [request.headers["Last-Event-ID"] for request in fake.requests if "events" in str(request.url)] == ["0", "1"]
+
+
 def test_a_judging_that_ended_meanwhile_has_no_events_left() -> None:
     fake = Fake(httpx2.Response(204), answer(200, {"state": "finished"}))
     assert list(fake.site().events("a")) == []

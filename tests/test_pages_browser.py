@@ -139,6 +139,27 @@ def test_what_the_judge_is_at_is_kept_true(served: Served, browser: Browser) -> 
     opened.close()
 
 
+def test_the_place_of_a_waiting_submission_counts_down(served: Served, browser: Browser) -> None:
+    engine = served.filled.site.engine
+    first, second = (
+        submissions.add(engine, Request(site_kit.PROBLEM, "// x", Kind.SUBMIT, f"{name}.cu"), 100)[0]
+        for name in ("first", "second")
+    )
+    opened = browser.new_context()
+    watched = Watched(opened)
+    page = opened.new_page()
+    page.goto(f"{served.url}/submissions/{second.id}")
+    place = judgings.position(engine, second.run_id)
+    assert place and place > 1
+    expect(page.locator("#live")).to_contain_text(f"waits in the queue place {place}")
+    judgings.request_cancel(engine, first.id)
+    expect(page.locator("#live")).to_contain_text(f"waits in the queue place {place - 1}")
+    judgings.request_cancel(engine, second.id)
+    expect(page.locator("main")).to_contain_text("cancelled")
+    assert watched.complaints == []
+    opened.close()
+
+
 def test_a_waiting_submission_shows_its_steps_and_then_its_verdict(served: Served, browser: Browser) -> None:
     engine, good = served.filled.site.engine, site_kit.text_of("good.cu")
     sent, _ = submissions.add(engine, Request(site_kit.PROBLEM, good, Kind.RUN, "live.cu"), 100)

@@ -6,6 +6,7 @@ stage; but for the last test, whose verdicts are the command line's.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -23,13 +24,14 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from harness.errors import UsageError
+from harness.errors import StartError, UsageError
 from harness.problem import ROOT as PROBLEMS
 from harness.problem import Problem
+from harness.sandbox.supervisor import Opened, RunProcess
 from tests.attacks.fixtures import attacks
 from tests.queue_kit import ROOT, Site, parent_of, wait_for
 from tests.queue_site import TOOLCHAIN
-from web.queue import dispatcher
+from web.queue import dispatcher, judging
 from web.queue.dispatcher import Dispatcher
 from web.queue.failure import failed
 from web.queue.manner import of_site
@@ -37,7 +39,7 @@ from web.queue.process import _COMMAND
 from web.settings import Settings
 from web.store import judgings, submissions
 from web.store.engine import connect
-from web.store.records import Kind, State
+from web.store.records import Kind, Request, State
 
 _PROCESS = "web.queue.process"  # in the command line of a judging process
 _CHILD = "run_child"
@@ -115,6 +117,13 @@ def test_what_cannot_be_judged_has_a_verdict_that_says_why(
     sent = site.send(source, problem=problem)
     _is_judged_once(site, sent, verdict)
     assert any(says in finding["message"] for finding in site.events(sent, "finished")[0].data["findings"])
+
+
+def test_a_card_that_no_worker_has_is_nobodys_fault(site: Site) -> None:
+    sent = submissions.add(site.engine, Request("doubling", "// x", Kind.RUN, "my.cu", device="gpu"), 1000)[0]
+    _is_judged_once(site, sent, "unsupported")
+    finding = site.events(sent, "finished")[0].data["findings"][0]
+    assert finding["kind"] == "unsupported" and "no such device here: gpu: " in finding["message"]
 
 
 def test_nobody_else_may_talk_to_the_workers(site: Site) -> None:
@@ -202,6 +211,32 @@ def test_what_kills_its_workers_is_ended_and_the_queue_goes_on(site: Site, gate:
     _is_judged_once(site, site.send("// the next"))
 
 
+def test_a_child_that_is_killed_while_it_starts_is_started_again(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As often as a worker may die: it has not seen the submission yet."""
+    site = Site(tmp_path / "site", folder)
+    settings = Settings(site.folder, device="cpu")
+    manner = replace(of_site(settings, site.engine), toolchain=TOOLCHAIN, problems=folder, cache=False, attempts=2)
+    opened, deaths = RunProcess.opened, list[int]()
+
+    def dying(process: RunProcess) -> Opened:
+        if not deaths:
+            deaths.append(1)
+            process._child.close()
+            raise StartError("the run process did not start (signal 9)")
+        return opened(process)
+
+    monkeypatch.setattr(RunProcess, "opened", dying)
+    sent = site.send("// doubles")
+    for _ in range(2):
+        claim = judgings.claim(site.engine, "test")
+        assert claim
+        judging.judge(site.engine, claim, manner)
+    _is_judged_once(site, sent)
+    assert [event.data for event in site.events(sent, "restarted")] == [{"why": "the judge could not go on"}]
+
+
 def test_a_judging_process_removes_its_own_folder_and_no_other(tmp_path: Path) -> None:
     """Also where that takes no files, so that temporary ones go to the folder of everybody."""
     others = tmp_path / "others"
@@ -252,13 +287,13 @@ class FailingCluster:
 
 
 @contextmanager
-def _dispatcher(site: Site) -> Iterator[None]:
+def _dispatcher(site: Site) -> Iterator[Dispatcher]:
     """In this process."""
     settings = Settings(site.folder, device="cpu")
     queue = Dispatcher(settings, site.engine, replace(of_site(settings, site.engine), toolchain=TOOLCHAIN, attempts=3))
     queue.start()
     try:
-        yield
+        yield queue
     finally:
         queue.close()
 
@@ -275,6 +310,55 @@ def test_an_error_that_comes_again_and_again_is_a_verdict(
     assert [event.type for event in site.events(sent)] == ["queued", "restarted", "restarted", "finished"]
     finding = site.events(sent, "finished")[0].data["findings"][0]
     assert finding["message"] == "the judge could not go on, 3 times; the last time: OSError: no space left"
+
+
+def test_a_claim_that_cannot_be_handed_out_counts_as_its_own_death(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Refusing(FailingCluster):
+        def judge(self, claim: object, on_card: bool, done: Callable[[FailedFuture], None]) -> FailedFuture:
+            raise TypeError("cannot pickle it")
+
+    caplog.set_level(logging.INFO, "web")
+    Refusing.made = 0
+    monkeypatch.setattr(dispatcher, "Cluster", Refusing)
+    monkeypatch.setattr(dispatcher, "_BACK_OFF", (0.01,))
+    site = Site(tmp_path / "site", folder)
+    sent = site.send("// doubles")
+    with _dispatcher(site):
+        _is_judged_once(site, sent, "judge_error")
+        wait_for(lambda: f"judge_error: run doubling my.cu: /submissions/{sent.id}" in caplog.text, "the line")
+    finding = site.events(sent, "finished")[0].data["findings"][0]
+    assert finding["message"] == "the judge could not go on, 3 times; the last time: TypeError: cannot pickle it"
+    assert Refusing.made == 1  # the workers were not to blame
+    line = f"waits again (the judge could not go on): run doubling my.cu: /submissions/{sent.id}"
+    assert caplog.text.count(line) == 2
+
+
+def test_workers_that_end_late_are_no_trouble_while_stopping(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Late(FailingCluster):
+        def close(self) -> None:
+            raise TimeoutError("timed out after 5 s.")
+
+    monkeypatch.setattr(dispatcher, "Cluster", Late)
+    with _dispatcher(Site(tmp_path / "site", folder)) as queue:
+        wait_for(lambda: not queue.starting(), "the workers")
+    assert queue.trouble() == "" and caplog.text == ""
+
+
+def test_what_an_earlier_start_left_is_in_the_log(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "web")
+    monkeypatch.setattr(dispatcher, "Cluster", FailingCluster)
+    site = Site(tmp_path / "site", folder)
+    site.send("// doubles")
+    assert judgings.claim(site.engine, "a site that is gone")
+    with _dispatcher(site):
+        pass
+    assert "judgings that an earlier start left unfinished and that begin anew: 1" in caplog.text
 
 
 @pytest.mark.parametrize("step", ["claim", "release"])

@@ -24,6 +24,7 @@ import pytest
 from sqlalchemy import inspect
 
 import judge
+from harness.sandbox.supervisor import Toolchain
 from tests import api_kit
 from web import editor_bundle, log, options, peers, serve, server, site_folder
 from web.security import hosts
@@ -192,6 +193,17 @@ def test_a_taken_port_is_told_with_one_that_is_free(capsys: pytest.CaptureFixtur
     found = re.search(r"--port (\d+)", said)
     assert found and int(found[1]) != port
     server.listen("127.0.0.1", int(found[1])).close()
+
+
+def test_a_card_that_is_not_here_is_refused_in_the_words_of_a_judging(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Toolchain, "candidates", lambda _, device: {device: "tests.fake_toolchain:NoDevice"})
+    monkeypatch.setattr(serve.server, "listen", lambda *_: pytest.fail("it goes on"))
+    said = refused(capsys, "--port", "0", "--device", "gpu")
+    assert "no such device here: gpu: " in said and "`judge.py doctor` says what is missing" in said
+    assert judge.main(["split_k_merge", str(GOOD), "--device", "gpu"]) == 2
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize("word", ["-1", "65536", "http", ""])

@@ -30,6 +30,7 @@ from web.pages import (
 from web.queue.base import Queue
 from web.security import csrf, hosts
 from web.security.guard import Guard
+from web.security.head import Heads
 from web.security.rate import Bucket
 from web.settings import Settings
 from web.theatre import routes as theatre
@@ -44,7 +45,7 @@ class Site(FastAPI):
         """The framework's own layers, and the guard around all of them."""
         settings: Settings = self.state.settings
         names = hosts.allowed(settings.host, settings.port)
-        return Guard(super().build_middleware_stack(), names, self.state.secret, settings.bounds.body_bytes)
+        return Guard(Heads(super().build_middleware_stack()), names, self.state.secret, settings.bounds.body_bytes)
 
 
 def create_app(settings: Settings, engine: Engine, queue: Queue, secret: bytes = b"") -> FastAPI:

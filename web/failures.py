@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -20,14 +19,16 @@ from starlette.routing import Match
 
 from harness.report.excerpt import printable
 from harness.report.reading import ReportFormatError
+from web import catalogue, faults
 from web.errors import SiteError, later
 
 ErrorPage = Callable[[Request, SiteError], Response]
 _log = logging.getLogger(__name__)
 _BUSY_SECONDS = 5.0
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
-_MOST_FAULTS = 5  # that one answer tells of
+_MOST_SAID = 1000  # characters
 _USUAL = {
+    400: ("bad_request", "the body cannot be read as JSON in UTF-8", "see /api/openapi.json"),
     404: ("not_found", "there is nothing at this address", "/ lists the problems; /api/openapi.json describes the API"),
     405: ("method_not_allowed", "this address does not take that method", "the header Allow names those that it takes"),
 }
@@ -76,22 +77,17 @@ def _methods(request: Request) -> list[str]:
     """What can be asked of this address."""
     routes = request.app.router.routes
     scopes = [{**request.scope, "method": method} for method in _METHODS]
-    return [scope["method"] for scope in scopes if any(route.matches(scope)[0] is Match.FULL for route in routes)]
+    found = {scope["method"] for scope in scopes if any(route.matches(scope)[0] is Match.FULL for route in routes)}
+    return sorted(found | ({"HEAD"} if "GET" in found else set()))  # web/security/head.py
 
 
 def _invalid(request: Request, error: Exception) -> Response:
-    """Values that do not fit. They are not repeated: they may be long, or no text at all."""
+    """Values that do not fit."""
     assert isinstance(error, RequestValidationError)
-    return respond(request, SiteError(422, "invalid", _faults(error.errors()), "see /api/openapi.json"))
-
-
-def _faults(faults: Sequence[Any]) -> str:
-    """ "kind: Input should be 'run' or 'submit'; source: Field required"."""
-    told = []
-    for fault in faults[:_MOST_FAULTS]:
-        place = ".".join(str(step) for step in fault["loc"] if step not in ("body", "query", "path", "header"))
-        told.append(f"{place or 'the request'}: {fault['msg']}")
-    return printable("; ".join(told)).encode(errors="replace").decode()[:1000]
+    found = error.errors()
+    said = printable(faults.in_words(found)).encode(errors="replace").decode()[:_MOST_SAID]
+    hint = f"problems: {', '.join(catalogue.ids())}" if faults.of_problem(found) else "see /api/openapi.json"
+    return respond(request, SiteError(422, "invalid", said, hint))
 
 
 def _store(request: Request, error: Exception) -> Response:

@@ -20,8 +20,10 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from harness import cards, streams
-from web import log, options, server, site_folder, warm
+from harness.sandbox.supervisor import Toolchain
+from web import catalogue, log, options, server, site_folder, warm
 from web.app import create_app
+from web.queue import card
 from web.queue.dispatcher import Dispatcher
 from web.security import hosts
 from web.settings import Settings
@@ -37,6 +39,8 @@ def run(arguments: Sequence[str]) -> int:
     parsed = options.serve_parser().parse(list(arguments))
     settings = options.settings_of(parsed)
     cards.get(settings.card)
+    if settings.device == "gpu" and not settings.scheduler:  # whose workers are elsewhere
+        card.require(Toolchain())
     with contextlib.closing(server.listen(settings.host, settings.port)) as listener:
         settings = dataclasses.replace(settings, port=listener.getsockname()[1])
         site_folder.prepare(settings.folder)

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from harness.devices.base import Argument, Program, RunLimits, RunResult
 from harness.emulator import objects as object_code
-from harness.errors import JudgeError, JudgeException, UsageError
+from harness.errors import JudgeError, JudgeException, NoDeviceError, StartError
 from harness.results import KernelResources
 from harness.sandbox import codec, death
 from harness.sandbox.child import Child
@@ -151,16 +151,17 @@ class RunProcess:
         return "gpu" in self._devices
 
     def opened(self) -> Opened:
-        """Wait until the child has opened its device. Raises UsageError when there is none, JudgeError when it died."""
+        """Wait until the child has opened its device. Raises NoDeviceError where there is none, StartError where the
+        child died."""
         if self._opened:
             return self._opened
         try:
             answer = self._child.receive(_START_SECONDS, 0)
         except ChildDied as died:
-            raise JudgeError(f"the run process did not start ({died.reason})") from None
+            raise StartError(f"the run process did not start ({died.reason})") from None
         if answer.kind == "unavailable":
             reason = codec.text_of(answer, "message")
-            raise UsageError(f"no such device here: {reason}; `judge.py doctor` says what is missing")
+            raise NoDeviceError(f"no such device here: {reason}; `judge.py doctor` says what is missing")
         codec.check(answer, "ready")
         kind, name, arch, driver = (codec.text_of(answer, field) for field in ("kind", "name", "arch", "driver"))
         self._opened = Opened(kind, name, arch, driver, int(codec.number_of(answer, "l2_bytes")))

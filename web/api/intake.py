@@ -42,6 +42,7 @@ def take(state: AppState, wanted: Wanted) -> tuple[Submission, bool]:
     `state` is that of the application. Raises SiteError 404, 409, 413, 422, 429 and 503."""
     bounds = state.settings.bounds
     request = checked(wanted, bounds.source_bytes)
+    _check_device(state, request.device)
     if seconds := state.rate.take():
         raise later(429, "too_many", f"over {bounds.per_minute} submissions a minute", seconds)
     try:
@@ -84,6 +85,15 @@ def _name(given: str) -> str:
     if printable(name) != name or "\n" in name or not _is_unicode(name):
         raise _unfit("name", "has characters that steer a terminal or do not print")
     return name
+
+
+def _check_device(state: AppState, device: str) -> None:
+    """A card is known of once the workers are there; before that, and while there are none, the judging itself says
+    that there is none."""
+    queue = state.queue
+    if device == "gpu" and not (queue.has_card() or queue.starting() or queue.trouble()):
+        hint = 'take "cpu", which is the emulator, or "auto"; `judge.py doctor` says what a GPU lacks'
+        raise SiteError(422, "no_gpu", "this site has no GPU that it can judge on", hint)
 
 
 def _check_source(source: str, name: str, most_bytes: int) -> None:

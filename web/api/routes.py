@@ -14,7 +14,7 @@ from web.api import intake, schemas
 from web.api.streams import EventStream, Follower
 from web.errors import SiteError
 from web.store import judgings, rankings, submissions
-from web.store.records import Kind
+from web.store.records import Kind, State
 
 ABOUT = """Judges CUDA attention kernels: send a `.cu`, follow its judging, read the report.
 
@@ -115,7 +115,7 @@ def submit(
 
     A client that may have to send it twice gives an `Idempotency-Key`: the second time it gets the same submission."""
     wanted = intake.Wanted(**new.model_dump(mode="json"), idempotency_key=idempotency_key)
-    taken = schemas.submission_out(intake.take(request.app.state, wanted)[0])
+    taken = _out(request, intake.take(request.app.state, wanted)[0])
     response.headers["Location"] = taken.url
     return taken
 
@@ -139,7 +139,7 @@ def submission_list(
 @router.get("/submissions/{id}", responses=_errors(*_READS, 404, 422))
 def submission(request: Request, id: Id) -> schemas.SubmissionOut:
     """One submission."""
-    return schemas.submission_out(_found(request, id))
+    return _out(request, _found(request, id))
 
 
 @router.get("/submissions/{id}/source", responses=_errors(*_READS, 404, 422) | _TEXT, response_class=Response)
@@ -176,7 +176,10 @@ def events(
 ) -> Response:
     """The steps of the judging as server-sent events, those that were and those that come. `id` is the number, `event`
     the type, `data` a JSON object that has both as `seq` and `type`. The stream ends behind `finished` or `cancelled`;
-    behind `restarted`, everything before it counts no more."""
+    behind `restarted`, everything before it counts no more.
+
+    While the judging waits, its place comes again whenever it has changed, as `position` with `position` in its data:
+    no step, so without an `id`, and `seq` is that of the last step."""
     state, found = request.app.state, _found(request, id)
     seq = after if last_event_id is None else last_event_id
     if found.state.final and not judgings.events_after(state.engine, found.run_id, seq, 1):
@@ -188,7 +191,12 @@ def events(
 def cancel(request: Request, id: Id) -> schemas.SubmissionOut:
     """Ask for the end of a judging. One that waits ends at once, one that runs soon after; one that has ended stays
     as it is."""
-    return schemas.submission_out(intake.cancel(request.app.state, id))
+    return _out(request, intake.cancel(request.app.state, id))
+
+
+def _out(request: Request, found: submissions.Submission) -> schemas.SubmissionOut:
+    waits = found.state is State.QUEUED
+    return schemas.submission_out(found, judgings.position(request.app.state.engine, found.run_id) if waits else None)
 
 
 def _found(request: Request, id: str) -> submissions.Submission:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from harness.problem import Problem
 from web.api.intake import KEY_LENGTH, NAME_LENGTH
@@ -22,7 +23,7 @@ IdempotencyKey = Annotated[str, Field(min_length=1, max_length=KEY_LENGTH, patte
 class NewSubmission(BaseModel):
     """A `.cu` file to judge."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(json_schema_extra={"additionalProperties": False})
     problem: ProblemId
     source: str = Field(
         min_length=1, examples=[_KERNEL], description="the text of the file, at most 256 KiB of UTF-8, without NUL"
@@ -32,6 +33,14 @@ class NewSubmission(BaseModel):
     dtype: Track = Field(None, description="the track; left out: what solve() is written for")
     variant: Track = Field(None, description="the form of the task; left out: what solve() is written for")
     device: Device = Field("auto", description="`cpu` is the emulator; `auto`: a GPU where the site has one")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, given: Any) -> Any:
+        """One fault however many fields there are that nobody knows: a fault for each takes seconds for thousands."""
+        if isinstance(given, dict) and not given.keys() <= cls.model_fields.keys():
+            raise PydanticCustomError("unknown_field", f"has a field that is none of: {', '.join(cls.model_fields)}")
+        return given
 
 
 class SubmissionOut(BaseModel):
@@ -46,6 +55,7 @@ class SubmissionOut(BaseModel):
     kind: Kind
     name: str
     state: State
+    position: int | None = Field(description="in the queue, by age, which runs of samples may pass; null in lists")
     created: datetime.datetime
     started: datetime.datetime | None
     finished: datetime.datetime | None
@@ -169,13 +179,13 @@ class ErrorOut(BaseModel):
     error: ErrorDetail
 
 
-def submission_out(found: Submission) -> SubmissionOut:
+def submission_out(found: Submission, position: int | None = None) -> SubmissionOut:
     """A stored submission with its addresses."""
     api = f"/api/submissions/{found.id}"
     return SubmissionOut.model_validate(
         vars(found) | {
             "url": f"/submissions/{found.id}", "events_url": f"{api}/events", "source_url": f"{api}/source",
-            "report_url": f"{api}/report",
+            "report_url": f"{api}/report", "position": position,
         }
     )  # fmt: skip
 

@@ -26,6 +26,7 @@ from web.store.records import State, StoredEvent
 
 FINAL = (State.FINISHED.value, State.CANCELLED.value)  # types of the events that end a judging
 HEARTBEAT_SECONDS = 15.0  # of silence, after which a comment shows that somebody is there
+PLACE_SECONDS = 2.0  # between two looks at the place in the queue
 _MOST = 32
 _FULL_SECONDS = 10.0
 _BUSY_SECONDS, _IDLE_SECONDS, _IDLE_AFTER = 0.1, 0.4, 10.0
@@ -68,6 +69,9 @@ class Follower:
     submission_id: str
     run_id: int
     seq: int
+    _waits: bool = True  # until a step says otherwise
+    _told_place: int | None = None
+    _next_place: float = 0.0  # of the monotonic clock
 
     async def lines(self) -> AsyncIterator[str]:
         """What goes over the wire, until the judging ends, the client or the site."""
@@ -83,6 +87,8 @@ class Follower:
                 self.seq, told = event.seq, now
                 if event.type in FINAL:
                     return
+            if line := await self._place(events, now):
+                yield line
             if now - max(told, asked) >= HEARTBEAT_SECONDS:
                 if await self._ended():
                     return
@@ -97,6 +103,27 @@ class Follower:
             )
         except OperationalError:
             return None
+
+    async def _place(self, events: list[StoredEvent], now: float) -> str:
+        """The place in the queue, where it is another than the client has heard of last; else ""."""
+        for event in events:
+            self._waits, self._told_place = event.type in ("queued", "restarted"), event.data.get("position")
+        if not self._waits or now < self._next_place:
+            return ""
+        self._next_place = now + PLACE_SECONDS
+        place = await self._ask_place()
+        if place is None or place == self._told_place:
+            return ""
+        self._told_place = place
+        data = json.dumps({"seq": self.seq, "type": "position", "position": place})
+        return f"event: position\ndata: {data}\n\n"
+
+    async def _ask_place(self) -> int | None:
+        with contextlib.suppress(OperationalError):
+            return await anyio.to_thread.run_sync(
+                judgings.position, self.engine, self.run_id, limiter=self.streams.limiter
+            )
+        return None
 
     async def _ended(self) -> bool:
         """Whether nothing will come any more: a client that asks from behind the last event."""

@@ -25,7 +25,8 @@ from web.client.site import Site
 
 _CANCELLED = 1  # exit code: it was not accepted
 _STEPS = {
-    "queued": "waiting in the queue",
+    "queued": "waiting in the queue, place {position}",
+    "position": "waiting in the queue, place {position}",
     "compiling": "compiling",
     "device_ready": "running on {name}",
     "case_started": "case {number}/{total}  {name}",

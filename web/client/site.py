@@ -107,7 +107,7 @@ class Site:
             self._request("POST", f"/api/submissions/{id}/cancel", timeout=5.0)
 
     def events(self, id: str) -> Iterator[dict[str, Any]]:
-        """The steps of a judging to its end, whatever connections they come over."""
+        """The steps of a judging to its end, whatever connections they come over, and its place while it waits."""
         seq, failed_since, pauses = 0, time.monotonic(), iter(_PAUSES)
         while True:
             try:

@@ -40,7 +40,8 @@ def show(request: Request, submission_id: str) -> HTMLResponse:
     }
     if report is None:
         steps = Progress.of(judgings.events_after(engine, found.run_id, 0, _MOST_EVENTS))
-        return templating.page(request, "judging.html", **shared, progress=steps)
+        place = judgings.position(engine, found.run_id)
+        return templating.page(request, "judging.html", **shared, progress=steps, position=place)
     language, warps = preferences.language(request), warp_pictures.traced(report)
     return templating.page(
         request, "submission.html", **shared, report=report, tests=measurement.tests(report),

@@ -26,20 +26,19 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
-from harness.errors import JudgeException
-from harness.sandbox.limits import gpu_limits
-from harness.sandbox.supervisor import RunProcess, Toolchain
+from web.queue import card
 from web.queue.cluster import Cluster, KilledWorker, check
 from web.queue.failure import lost
 from web.queue.manner import Manner, of_site
 from web.settings import Settings
-from web.store import judgings
-from web.store.records import Claim, Kind
+from web.store import judgings, submissions
+from web.store.records import Claim, Kind, State
 
 _POLL = 1.0  # seconds between two looks at the store, should nobody wake us
 _BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds until the next try, the last for good
 _STORE_SECONDS = 2.0  # until the next try, where the store took nothing: asking costs little
 _CLOSE_SECONDS = 20.0
+_NICE = 5
 _FAIR = 4  # of so many claims one goes by age alone: runs of samples come first, but submits come, too
 _log = logging.getLogger(__name__)
 
@@ -71,7 +70,8 @@ class Dispatcher:
         """Take up what an earlier start left, and begin. The caller holds the store's lock (web/store/lock.py). Raises
         UsageError where the store is out of the workers' reach."""
         check(self._settings, self._engine)
-        judgings.recover(self._engine, (), "the site was started again")
+        if found := judgings.recover(self._engine, (), "the site was started again"):
+            _log.info("judgings that an earlier start left unfinished and that begin anew: %d", found)
         self._thread.start()
 
     def wake(self) -> None:
@@ -103,17 +103,22 @@ class Dispatcher:
 
     def _run(self) -> None:
         """The thread: workers as long as the site lives, and again when they are lost."""
+        # Pages come first: on Linux this is the niceness of this thread, and of the threads and processes it starts.
+        os.nice(_NICE)
         pauses = _pauses()
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
-                has_card = _has_card(self._manner.toolchain)
+                has_card = card.is_here(self._manner.toolchain)
                 with contextlib.closing(Cluster(self._settings, self._manner, has_card)) as cluster:
                     try:
                         self._feed(cluster)
                     finally:
                         self._release_all()
             except Exception as error:
+                if self._stopping.is_set():  # whatever did not end in time is ended with this process
+                    _log.debug("the workers ended late", exc_info=True)
+                    return
                 if isinstance(error, _ClusterLost):
                     self._trouble = f"the scheduler {self._settings.scheduler} is lost; trying to reach it again"
                 else:
@@ -154,7 +159,14 @@ class Dispatcher:
         if time.monotonic() < self._rest_until:
             slots = 0
         while len(self._in_hand) < slots and (claim := self._claim(slots, self._cards)):
-            future = cluster.judge(claim, self._may_use_card(claim, self._cards), self._on_end)
+            try:
+                future = cluster.judge(claim, self._may_use_card(claim, self._cards), self._on_end)
+            except Exception as error:  # whoever is to blame, the claim is not handed out for ever
+                if cluster.lost:
+                    raise _ClusterLost from error
+                self._settle_failed(claim, error)
+                self._tell(claim)
+                break
             self._in_hand[future] = claim
         self._trouble = trouble
 
@@ -199,7 +211,19 @@ class Dispatcher:
             self._settle_failed(claim, error)
         else:  # Dask gave the task up with all others
             judgings.release(self._engine, claim, "the judge could not go on")
+        self._tell(claim)
         del self._in_hand[future]
+
+    def _tell(self, claim: Claim) -> None:
+        """The log: what has come of a claim."""
+        sent = submissions.get(self._engine, claim.submission_id)
+        if sent is None or sent.state is State.RUNNING:
+            return
+        said = sent.verdict or str(sent.state)
+        if sent.state is State.QUEUED:
+            last = judgings.last_event(self._engine, sent.run_id)
+            said = f"waits again ({last.data['why']})" if last and last.type == "restarted" else "waits again"
+        _log.info("%s: %s %s %s: /submissions/%s", said, sent.kind, sent.problem, sent.name, sent.id)
 
     def _settle_failed(self, claim: Claim, error: BaseException) -> None:
         """What is wrong may be wrong for the next one, too: nothing is handed out for a while."""
@@ -222,13 +246,3 @@ def _pauses() -> Iterator[float]:
     yield from _BACK_OFF
     while True:
         yield _BACK_OFF[-1]
-
-
-def _has_card(toolchain: Toolchain) -> bool:
-    """Whether judgings here can use a GPU: only where PyCUDA opens one."""
-    candidates = toolchain.candidates("auto")
-    if "gpu" not in candidates:
-        return False
-    with contextlib.suppress(JudgeException), RunProcess({"gpu": candidates["gpu"]}, {"gpu": gpu_limits()}) as runner:
-        return runner.opened().kind == "gpu"
-    return False

@@ -15,11 +15,15 @@ from web.store.records import Claim, Submission
 _log = logging.getLogger(__name__)
 
 
-def failed(claim: Claim, message: str, sent: Submission | None = None) -> Report:
-    """The report of a judging that is no judgement: the judge's own fault, or that of how it was asked."""
-    findings = (Finding(FindingKind.NOTE, message),)
+def failed(claim: Claim, message: str, sent: Submission | None = None, unsupported: bool = False) -> Report:
+    """The report of a judging that is no judgement: the judge's own fault, or that of how it was asked; or, where it is
+    `unsupported`, nobody's: the machine lacks what it was asked for."""
+    kind, verdict = FindingKind.NOTE, Verdict.JUDGE_ERROR
+    if unsupported:
+        kind, verdict = FindingKind.UNSUPPORTED, Verdict.UNSUPPORTED
+    findings = (Finding(kind, message),)
     name = sent.name if sent else ""
-    return Report(claim.problem, name, "", "", 0, Verdict.JUDGE_ERROR, CompileResult(ok=False), findings=findings)
+    return Report(claim.problem, name, "", "", 0, verdict, CompileResult(ok=False), findings=findings)
 
 
 def lost(engine: Engine, claim: Claim, attempts: int, error: str = "") -> int:

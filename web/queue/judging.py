@@ -16,12 +16,12 @@ from sqlalchemy.exc import OperationalError
 from harness import pipeline
 from harness import problem as problems
 from harness import submission as submissions
-from harness.errors import JudgeException, SubmissionError, UsageError
+from harness.errors import JudgeException, NoDeviceError, StartError, SubmissionError, UsageError
 from harness.events import Finished
 from harness.problem import Problem
 from harness.results import Report
 from web.queue.events import as_stored
-from web.queue.failure import failed
+from web.queue.failure import failed, lost
 from web.queue.manner import Manner
 from web.store import judgings
 from web.store import submissions as stored
@@ -42,6 +42,11 @@ def judge(engine: Engine, claim: Claim, manner: Manner) -> None:
         return
     try:
         report = _judged(engine, claim, manner, sent, source)
+    except NoDeviceError as error:  # a card that has vanished, or that no worker has
+        report = failed(claim, str(error), sent, unsupported=True)
+    except StartError as error:  # somebody else may have killed it
+        patiently(lambda error=error: lost(engine, claim, manner.attempts, str(error)))  # type: ignore[misc]
+        return
     except JudgeException as error:
         report = failed(claim, str(error), sent)
     except OperationalError:

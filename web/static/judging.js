@@ -175,6 +175,7 @@ export class Judging {
   /** What is read out: stages and the end; cases only in sight. @returns {string} */
   stage(/** @type {any} */ event) {
     switch (event.type) {
+      case "position":
       case "queued": return event.position > 1 ? say("queued", event) : say("next");
       case "compiling": return say("compiling");
       case "compiled": return event.ok ? "" : say("not_compiled", { time: "" });

@@ -4,7 +4,7 @@
 import { follow } from "./stream.js";
 
 const PAUSE = 500; // milliseconds between two looks
-const STEPS = ["compiling", "compiled", "device_ready", "case_finished", "benchmark_finished", "restarted"];
+const STEPS = ["position", "compiling", "compiled", "device_ready", "case_finished", "benchmark_finished", "restarted"];
 const LAST = ["finished", "cancelled"];
 
 const live = document.getElementById("live");

@@ -29,6 +29,8 @@ export function follow(urls, listener) {
     if (LAST.has(event.type)) stop();
     listener.onEvent(event);
   };
+  // The place in the queue is no step: it has the number of the last one, and may come again and again.
+  const moved = (/** @type {MessageEvent} */ message) => listener.onEvent(JSON.parse(message.data));
   const opened = () => { wait = 1000; if (lost) listener.onBack(); lost = false; };
   // The browser tries again by itself unless the server answered with an error; then it is for us to do.
   const failed = async () => {
@@ -46,6 +48,7 @@ export function follow(urls, listener) {
     source.onopen = opened;
     source.onerror = failed;
     for (const type of TYPES) source.addEventListener(type, receive);
+    source.addEventListener("position", moved);
   }
   connect();
   return stop;

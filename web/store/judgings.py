@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Engine, Update, func, select, update
+from sqlalchemy import Engine, Update, func, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from harness.report import json as report_json
@@ -173,6 +173,26 @@ def events_after(engine: Engine, run_id: int, seq: int, limit: int = 500) -> lis
     query = select(EventRow).where(EventRow.run_id == run_id, EventRow.seq > seq).order_by(EventRow.seq).limit(limit)
     with database.reading(engine) as session:
         return [StoredEvent(row.seq, row.type, json.loads(row.data)) for row in session.scalars(query)]
+
+
+def last_event(engine: Engine, run_id: int) -> StoredEvent | None:
+    """The latest step of a judging."""
+    query = select(EventRow).where(EventRow.run_id == run_id).order_by(EventRow.seq.desc()).limit(1)
+    with database.reading(engine) as session:
+        row = session.scalar(query)
+        return StoredEvent(row.seq, row.type, json.loads(row.data)) if row else None
+
+
+def position(engine: Engine, run_id: int) -> int | None:
+    """The place of a judging in the queue by its age, from 1; None for one that does not wait. A run of samples may
+    pass submits that are older."""
+    own = select(RunRow.queued, RunRow.id).where(RunRow.id == run_id, RunRow.state == State.QUEUED)
+    with database.reading(engine) as session:
+        found = session.execute(own).one_or_none()
+        if found is None:
+            return None
+        before = tuple_(RunRow.queued, RunRow.id) <= tuple(found)
+        return session.scalar(select(func.count()).select_from(RunRow).where(RunRow.state == State.QUEUED, before))
 
 
 def waiting(engine: Engine) -> int:
