@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 
 from harness import cards, streams
 from harness.sandbox.supervisor import Toolchain
-from web import catalogue, log, options, server, site_folder, warm
+from web import log, options, server, site_folder, warm
 from web.app import create_app
 from web.queue import card
 from web.queue.dispatcher import Dispatcher
