@@ -139,6 +139,11 @@ class BlockMap:
         """Cells one above the other."""
         return len(self.first) // self.columns
 
+    @property
+    def total(self) -> int:
+        """Blocks of the launch."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
     def block(self, number: int) -> Index3:
         """blockIdx of a block by its number."""
         x, y, _ = self.grid
@@ -173,5 +178,4 @@ def _of_map(m: BlockMap) -> str:
         return "a map has no cells, or is of no known kind"
     if len(m.first) != len(m.blocks) or len(m.first) % m.columns or len(m.first) > MAX_CELLS:
         return "a map's cells do not fill its rows"
-    total = m.grid[0] * m.grid[1] * m.grid[2]
-    return "" if max(*m.first, *m.blocks) <= total else "a map names blocks that the grid does not have"
+    return "" if max(*m.first, *m.blocks) <= m.total else "a map names blocks that the grid does not have"

@@ -449,6 +449,29 @@ def test_events_come_once_and_in_order_through_a_lost_connection(opened: Callabl
     expect(page.get_by_text("printed once")).to_have_count(1)
 
 
+def test_a_submission_that_the_server_forgot_is_given_up(opened: Callable[..., Page], judge: FakeJudge) -> None:
+    page = opened()
+    run(page)
+    case(judge, "one", "accepted", ratio=0.1)
+    expect(page.get_by_role("row", name="one")).to_be_visible()
+    judge.broken = True
+    expect(status(page)).to_contain_text("The connection is lost")
+    del judge.events["s1"]
+    held: list[Route] = []
+    judge.broken = False
+    expect(status(page)).to_have_text("The server does not know this submission any more. Run it again.")
+    page.route("**/api/submissions", lambda route: held.append(route))
+    run(page)
+    expect(status(page)).to_have_text("Sending…")
+    page.get_by_role("button", name="Cancel").click()
+    assert judge.cancelled == []
+    while not held:
+        page.wait_for_timeout(20)
+    held[0].continue_()
+    expect(status(page)).to_have_text("Cancelled.")
+    assert judge.cancelled == ["s2"]
+
+
 def test_a_judging_that_starts_again_empties_the_list(opened: Callable[..., Page], judge: FakeJudge) -> None:
     page = opened()
     write(page, "int a;\n" * 20)

@@ -317,7 +317,7 @@ def test_every_picture_says_what_it_shows_and_keeps_within_its_frame(shape: tupl
         x, y, wide = float(place["x"]), float(place["y"]), 7.2 * len(text)
         start = x - {"start": 0, "middle": wide / 2, "end": wide}[place["text-anchor"]]
         assert start >= -0.5 and start + wide <= width + 0.5 and 8 <= y <= height
-    assert {"beyond that"} <= {text for text, _ in words} and "NaN or infinite" not in {text for text, _ in words}
+    assert {"over 1000 \N{MULTIPLICATION SIGN} the limit"} <= {text for text, _ in words} and "NaN or infinite" not in {text for text, _ in words}
 
 
 def test_numbers_beside_the_rows_are_indices_of_the_leading_axes() -> None:

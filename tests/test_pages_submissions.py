@@ -45,7 +45,7 @@ def test_a_race_shows_both_lines_and_both_threads(filled: Filled) -> None:
 def test_a_wrong_answer_shows_where_it_is_wrong(filled: Filled) -> None:
     page = filled.page(f"/submissions/{filled.ids['wrong']}")
     assert "wrong answer" in page and "elements of out differ from the float64 reference" in page
-    assert "heat-" in page and "up to 1000 times" in page and 'href="/static/charts.css"' in page
+    assert "heat-" in page and "up to 1000 \N{MULTIPLICATION SIGN} the limit" in page and 'href="/static/charts.css"' in page
 
 
 def test_what_the_warps_did_is_drawn(filled: Filled) -> None:
@@ -93,6 +93,8 @@ def test_measured_and_modelled_are_told_apart(filled: Filled) -> None:
     assert "as fast" in measured and 'id="roofline"' in measured and 'id="bars"' in measured
     modelled = filled.page(f"/submissions/{filled.ids['modelled']}")
     assert "<strong>Modelled.</strong>" in modelled and "modelled time" in modelled and "modelled score" in modelled
+    assert "100 is the speed of light" in measured and "The score is that time over the kernel" in measured
+    assert "100 is no byte moved beyond the fewest" in modelled and "the fewest bytes over those moved" in modelled
 
 
 def test_every_part_of_a_report_is_shown(empty: Filled) -> None:

@@ -138,7 +138,9 @@ def test_a_modelled_page_cannot_be_taken_for_a_measured_one() -> None:
     assert len([a for tag, a in page.tags if a.get("class") == "hatched"]) == 2 + 1 + 2  # points, legend, bars
     assert not [a for _, a in page.tags if a.get("class") == "solid"]
     assert "emulated with num_seqs 2 of 64" in page.text and "Traffic score (modelled) 12.8 of 100" in page.text
+    assert "100 is no byte moved beyond the fewest" in page.text and "the fewest bytes over those moved" in page.text
     measured = Page(_render(samples.measured()))
+    assert "100 is the speed of light" in measured.text and "that time over the measured one" in measured.text
     assert not [a for _, a in measured.tags if a.get("class") == "hatched"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -161,6 +162,26 @@ def test_an_address_that_others_reach_is_refused_with_the_reason(capsys: pytest.
 def test_loopback_is_listened_on(host: str) -> None:
     with contextlib.closing(server.listen(host, 0)) as listener:
         assert hosts.is_loopback(host) and listener.getsockname()[1] > 0
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_answers_are_sent_at_once(host: str) -> None:
+    """Not held back until the other side has acknowledged the head."""
+
+    async def delayed() -> bool:
+        found: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connection = writer.get_extra_info("socket")
+            found.set_result(not connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        async with await asyncio.start_server(connected, sock=listener):
+            with socket.create_connection(listener.getsockname()[:2]):
+                return await found
+
+    listener = server.listen(host, 0)
+    assert not asyncio.run(delayed())
 
 
 def test_a_taken_port_is_told_with_one_that_is_free(capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,12 +56,19 @@ WORDS = [
     (_strided(4, first=4), "5 sectors for 128 bytes: the lanes lie side by side, but the first byte is no multiple of 32. "
                            "4 would do."),
     (_request(0, 4, 400, 4), "2 sectors for 12 bytes: the lanes' bytes are scattered. 1 would do. 4 of 32 lanes take part."),
+    (_request(28), "1 sector for 4 bytes: the fewest. 1 of 32 lanes takes part."),
+    (_request(28, 28), "1 sector for 4 bytes: these lanes want the same 4 bytes, which are moved once. "
+                       "2 of 32 lanes take part."),
     (_strided(4, space="shared"), "1 pass: no bank conflict."),
     (_strided(0, space="shared"), "1 pass: all lanes want the same word, which is given to all at once."),
     (_strided(8, space="shared"), "2 passes instead of 1: a 2-way bank conflict; banks 0, 2, 4, 6, ... have 2 different "
                                   "words to give."),
     (_strided(128, space="shared"), "32 passes instead of 1: a 32-way bank conflict; bank 0 has 32 different words to give."),
+    (_strided(32, space="shared"), "8 passes instead of 1: an 8-way bank conflict; banks 0, 8, 16, 24 have 8 different "
+                                   "words to give."),
     (_strided(16, 16, space="shared"), "4 passes: no bank conflict."),
+    (_request(0, 128, space="shared"), "2 passes instead of 1: a 2-way bank conflict; bank 0 has 2 different words to "
+                                       "give. 2 of 32 lanes take part."),
 ]  # fmt: skip
 
 
@@ -71,6 +78,27 @@ def test_a_caption_says_what_a_request_costs_and_why(request_: WarpRequest, said
     assert picture.caption == f"my.cu:7 reads a: {said}" and picture.line == 7
     description = ET.fromstring(picture.drawing)[1].text
     assert description is not None and description.startswith(picture.caption) and "block (0, 1, 0), warp 2" in description
+
+
+@pytest.mark.parametrize(
+    ("request_", "operation", "said"),
+    [
+        (_strided(0), "write", "1 sector for 4 bytes: all lanes write the same 4 bytes, which are moved once."),
+        (_strided(0), "atomic", "1 sector for 4 bytes: the fewest. All lanes update the same place, one after the other."),
+        (_request(*(4 * (lane % 2) for lane in range(32))), "atomic",
+         "1 sector for 8 bytes: coalesced. Up to 16 lanes update the same place, one after the other."),
+        (_strided(4), "atomic", "4 sectors for 128 bytes: coalesced."),
+        (_strided(0, space="shared"), "write", "1 pass: no bank conflict."),
+        (_request(8, 8, space="shared"), "atomic", "1 pass: no bank conflict. 2 of 32 lanes take part. These 2 lanes "
+                                                   "update the same place, one after the other."),
+        (_strided(8, space="shared"), "copy", "2 passes instead of 1: a 2-way bank conflict; banks 0, 2, 4, 6, ... have "
+                                              "2 different words to take."),
+    ],
+)  # fmt: skip
+def test_lanes_that_write_or_update_one_place_are_not_said_to_be_served_at_once(
+    request_: WarpRequest, operation: str, said: str
+) -> None:
+    assert warp_pictures.of_request(replace(request_, operation=operation), "p").caption.endswith(f" a: {said}")
 
 
 @pytest.mark.parametrize("step", [0, 4, 8, 60, 512, 4096])
@@ -119,9 +147,18 @@ def test_a_map_colours_cells_by_block_and_marks_those_of_none_and_of_several() -
     assert drawn["untouched"] == 2 and drawn["several"] == 2  # each once in the legend
     assert {name for name in drawn if re.match(r"block-\d", name)} == {"block-0", "block-1", "block-2", "block-3"}
     assert block_picture.caption(MAP) == (
-        "out [4, 2, 8], written by 4 blocks of k: blocks keep to parts of their own but for 1 of 7 cells; "
-        "12 % is not written."
+        "out [4, 2, 8], written by k, a grid of 4 blocks: blocks keep to parts of their own but for 1 of 7 cells; "
+        "12 % of the cells are not written."
     )
+
+
+def test_a_map_claims_no_more_than_its_cells_tell() -> None:
+    """A block that shares all of its cells is in no record; a cell that was touched may be so in part only."""
+    alone = replace(MAP, first=(1, 0, 1, 0, 3, 0, 0, 0), blocks=(1, 0, 1, 0, 1, 0, 0, 0))
+    assert block_picture.title(alone) == "out [4, 2, 8], written by 2 blocks of k"
+    one = replace(MAP, grid=(1, 1, 1), columns=500, first=(1,) + (0,) * 499, blocks=(1,) + (0,) * 499)
+    assert block_picture.caption(one).endswith("by 1 block of k: the only block writes it; "
+                                               "more than 99 % of the cells are not written.")  # fmt: skip
 
 
 def test_a_map_of_what_most_blocks_share_is_coloured_by_their_number() -> None:
@@ -129,6 +166,7 @@ def test_a_map_of_what_most_blocks_share_is_coloured_by_their_number() -> None:
     drawn = _classes(block_picture.draw(shared, "p"))
     assert drawn["sharing-2"] and drawn["sharing-1"] and not any(name.startswith("block") for name in drawn)
     assert block_picture.caption(shared).endswith("a part is read by 3.75 blocks on average, by 4 at most.")
+    assert block_picture.caption(replace(shared, blocks=(4,) * 8)).endswith(": each part is read by 4 blocks.")
 
 
 def test_a_map_of_many_cells_stays_small() -> None:

@@ -20,7 +20,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from harness import cards, streams
-from web import catalogue, log, options, server, site_folder
+from web import log, options, server, site_folder, warm
 from web.app import create_app
 from web.queue.dispatcher import Dispatcher
 from web.security import hosts
@@ -41,6 +41,7 @@ def run(arguments: Sequence[str]) -> int:
         settings = dataclasses.replace(settings, port=listener.getsockname()[1])
         site_folder.prepare(settings.folder)
         log.to_terminal_and_file(settings.folder / site_folder.LOG, parsed.debug)
+        threading.Thread(target=warm.problems, daemon=True).start()
         with _store(settings) as engine, _queue(settings, engine) as queue:
             app = create_app(settings, engine, queue, site_folder.secret(settings.folder))
             with contextlib.closing(app.state.editor) as editor:
@@ -77,11 +78,11 @@ def _queue(settings: Settings, engine: Engine) -> Iterator[Dispatcher]:
 
 def _answer(app: FastAPI, settings: Settings, listener: socket.socket, parsed: argparse.Namespace) -> None:
     """Until a signal."""
+    threading.Thread(target=warm.up, args=(app,), daemon=True).start()  # so that the first page is quick, too
     url = f"http://{hosts.in_url(settings.host)}:{settings.port}/"
 
     def ready() -> None:
         _say(f"serving on {url}  submissions are kept in {_short(settings.folder)}; Ctrl-C stops it")
-        threading.Thread(target=catalogue.problems, daemon=True).start()  # so that the first page is quick, too
         if parsed.open:
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()  # one in a terminal stays
 

@@ -30,26 +30,35 @@ def caption(m: BlockMap) -> str:
     touched = [count for count in m.blocks if count]
     left = len(m.blocks) - len(touched)
     verb, done = _VERBS[m.operation]
-    blocks = m.grid[0] * m.grid[1] * m.grid[2]
     if not touched:
         return f"{title(m)}: not {done} at all."
     if max(touched) == 1:
-        one = f"the only block {verb} all of it" if blocks == 1 else f"each part is {done} by one block alone"
+        one = f"the only block {verb} it" if m.total == 1 else f"each part is {done} by one block alone"
     elif _shared(m):
-        mean = sum(touched) / len(touched)
-        one = f"a part is {done} by {figures.significant(mean)} blocks on average, by {max(touched)} at most"
+        mean, most = sum(touched) / len(touched), max(touched)
+        count = f"{figures.significant(mean)} blocks on average, by {most} at most" if mean < most else f"{most} blocks"
+        one = f"{'each' if mean == most else 'a'} part is {done} by {count}"
     else:
         several = sum(count > 1 for count in touched)
         one = f"blocks keep to parts of their own but for {several} of {plural(len(touched), 'cell')}"
-    rest = f"; {figures.percent(left / len(m.blocks))} is not {done}" if left else ""
+    rest = f"; {_part(left, len(m.blocks))} are not {done}" if left else ""
     return f"{title(m)}: {one}{rest}."
 
 
 def title(m: BlockMap) -> str:
-    """`out [4, 32, 128], written by 128 blocks of decode`"""
+    """`out [4, 32, 128], written by 128 blocks of decode`. How many they are is known where none share a cell; of
+    others the grid is named."""
     shape = f" {list(m.shape)}" if m.shape else ""
-    blocks = len({number for number in m.first if number}) if not _shared(m) else m.grid[0] * m.grid[1] * m.grid[2]
-    return printable(f"{m.tensor}{shape}, {_VERBS[m.operation][1]} by {plural(blocks, 'block')} of {m.kernel}")
+    alone = max(m.blocks, default=0) <= 1
+    numbers = plural(len({number for number in m.first if number}), "block")
+    who = f"{numbers} of {m.kernel}" if alone else f"{m.kernel}, a grid of {plural(m.total, 'block')}"
+    return printable(f"{m.tensor}{shape}, {_VERBS[m.operation][1]} by {who}")
+
+
+def _part(count: int, total: int) -> str:
+    """12 % of the cells, and never all of them where a cell is left."""
+    share = count / total
+    return f"{'more than 99 %' if 0.99 < share < 1 else figures.percent(share)} of the cells"
 
 
 def draw(m: BlockMap, name: str) -> Markup:
@@ -100,7 +109,7 @@ def _row(m: BlockMap, row: int, name: str, width: float, height: float) -> Itera
 def _colour(m: BlockMap, number: int) -> str:
     """Each block its own where there are few; of many, neighbours along any axis of the grid differ."""
     x, y, z = m.block(number)
-    few = m.grid[0] * m.grid[1] * m.grid[2] <= COLOURS
+    few = m.total <= COLOURS
     return f"block-{number if few else (x + 3 * y + 5 * z) % COLOURS}"
 
 

@@ -22,10 +22,11 @@ _HIGHEST = 288.0  # of all cells
 _TOP, _LINE = 23.0, 17.0  # space above the cells; of a line of words
 _LETTER = 12 * svg.CHARACTER
 _APART = 15.0, 32.0  # of the numbers beside the rows, and below the columns
+_TIMES = "\N{MULTIPLICATION SIGN}"
 _STYLES = dict(zip(MAP_CELLS, ("within", "near", "far", "beyond", "nan", "unwritten"), strict=True))
 _WORDS = dict(zip(MAP_CELLS, (
-    "within the limit", "up to 10 times the limit", "up to 1000 times", "beyond that", "NaN or infinite",
-    "never written",
+    "within the limit", f"up to 10 {_TIMES} the limit", f"up to 1000 {_TIMES} the limit",
+    f"over 1000 {_TIMES} the limit", "NaN or infinite", "never written",
 ), strict=True))  # fmt: skip
 
 

@@ -52,6 +52,11 @@ def mean_of(report: Report) -> str:
     return f"geometric mean of {count} {'modelled ' if modelled(report) else ''}benchmark{'s' * (count != 1)}"
 
 
+def full_score(report: Report) -> str:
+    """What a score of 100 is: a modelled one is of the traffic alone (harness/measure/score.py)."""
+    return "100 is no byte moved beyond the fewest" if modelled(report) else "100 is the speed of light"
+
+
 def card(ceilings: Ceilings) -> str:
     """Which card the ceilings are of, and whether it was there."""
     if ceilings.modelled:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from harness.report import svg
+from harness.report.request_words import plural
 from harness.results import Finding, LaunchShape
 
 _WARP = 32
@@ -75,7 +76,8 @@ def caption(finding: Finding, launches: Sequence[LaunchShape]) -> str:
         return ""
     threads = math.prod(marks[0].extents)
     said = [_words(mark, finding) for mark in marks]
-    return f"{' '.join(said)} A line is a warp; the block has {threads} threads in {-(-threads // _WARP)} warps."
+    size = f"{plural(threads, 'thread')} in {plural(-(-threads // _WARP), 'warp')}"
+    return f"{' '.join(said)} A line is a warp; the block has {size}."
 
 
 def _words(mark: _Mark, finding: Finding) -> str:

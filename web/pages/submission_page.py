@@ -128,12 +128,9 @@ def _traffic(report: Report) -> tuple[CaseResult, CaseTraffic] | None:
     return max(counted, key=lambda item: item[1].sector_bytes, default=None)
 
 
-def _facts(report: Report) -> dict[str, str]:
+def _facts(report: Report) -> dict[str, Any]:
     """Of the card, where benchmarks were set against one."""
-    ceilings = report.ceilings
     return {
-        "card": measurement.card(ceilings) if ceilings else "",
-        "ceilings": "; ".join(measurement.peaks(ceilings)) if ceilings else "",
-        "against": measurement.set_against(report),
-        "conditions": "; ".join(measurement.conditions(report)),
+        "against": measurement.set_against(report).removeprefix("set against ").replace(" and ", "; "),
+        "conditions": measurement.conditions(report),
     }

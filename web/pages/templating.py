@@ -26,12 +26,20 @@ from web.pages import preferences, translations, vocabulary
 from web.pages.links import link
 from web.rendering import code
 
+_FIRST = ("home.html", "base.html", "_verdict.html")
+
 
 class Templates:
     """All templates of one folder, in every language."""
 
     def __init__(self, folder: Path):
         self._environments = {language: _environment(folder, language) for language in preferences.LANGUAGES}
+
+    def compile(self) -> None:
+        """All of them, those of the first page first; later requests find them compiled."""
+        for environment in self._environments.values():
+            for name in sorted(environment.list_templates(), key=lambda name: (name not in _FIRST, name)):
+                environment.get_template(name)
 
     def page(self, request: Request, name: str, status: int = 200, **context: Any) -> HTMLResponse:
         """A whole page, for whoever asks."""

@@ -18,4 +18,4 @@ export function ratio(ratio) {
 }
 
 /** @param {number | null | undefined} score */
-export const score = (score) => (typeof score === "number" ? score.toPrecision(3) : "–");
+export const score = (score) => (typeof score === "number" ? score.toFixed(1) : "–");

@@ -151,7 +151,12 @@ export class Judging {
       onEvent: (event) => this.receive(event),
       onLost: () => this.tell(say("connection_lost")),
       onBack: () => this.tell(say("connection_back")),
-      onMissing: () => { this.forget(); this.busy(false); this.tell(say("missing")); },
+      onMissing: () => {
+        this.current = null; // or cancelling the next one, not sent yet, would ask for this
+        this.forget();
+        this.busy(false);
+        this.tell(say("missing"));
+      },
     });
   }
 

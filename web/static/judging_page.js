@@ -1,8 +1,11 @@
 // The page of a submission that is not judged yet: as its judging goes on, the part that tells how far it is comes anew
 // from the server; at the end the whole page does.
 
+import { follow } from "./stream.js";
+
 const PAUSE = 500; // milliseconds between two looks
 const STEPS = ["compiling", "compiled", "device_ready", "case_finished", "benchmark_finished", "restarted"];
+const LAST = ["finished", "cancelled"];
 
 const live = document.getElementById("live");
 let waiting = false;
@@ -13,7 +16,8 @@ async function refresh() {
   if (!answer?.ok) return;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   const newer = page.getElementById("live");
-  if (newer) live.replaceChildren(...newer.childNodes);
+  if (!newer || !page.querySelector("script[src$='/judging_page.js']")) location.reload(); // it is over
+  else live.replaceChildren(...newer.childNodes);
 }
 
 function soon() {
@@ -22,9 +26,11 @@ function soon() {
 }
 
 if (live) {
-  const events = new EventSource(`${live.dataset.events}?after=${live.dataset.seq}`);
-  for (const type of STEPS) events.addEventListener(type, soon);
-  for (const type of ["finished", "cancelled"]) {
-    events.addEventListener(type, () => { events.close(); location.reload(); });
-  }
+  const { events, seq } = live.dataset;
+  follow({ events: `${events}?after=${seq}`, submission: events.replace(/\/events$/, "") }, {
+    onEvent: ({ type }) => { if (LAST.includes(type)) location.reload(); else if (STEPS.includes(type)) soon(); },
+    onLost: soon, // perhaps since there is nothing left to tell
+    onBack: soon,
+    onMissing: () => location.reload(), // which says so
+  });
 }

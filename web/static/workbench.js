@@ -64,7 +64,7 @@ byId("submit").addEventListener("click", () => judging.start("submit"));
 byId("cancel").addEventListener("click", () => judging.cancel());
 byId("reset").addEventListener("click", reset);
 byId("copy").addEventListener("click", async () => {
-  const copied = await navigator.clipboard.writeText(editor.text()).then(() => true, () => false);
+  const copied = await navigator.clipboard?.writeText(editor.text()).then(() => true, () => false);
   judging.tell(say(copied ? "copied" : "not_copied"));
 });
 
