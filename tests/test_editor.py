@@ -415,6 +415,14 @@ def test_a_source_over_the_limit_is_not_sent(opened: Callable[..., Page], judge:
     assert judge.bodies == []
 
 
+def test_nothing_is_not_sent(opened: Callable[..., Page], judge: FakeJudge, place: str) -> None:
+    page = opened()
+    write(page, " \n")
+    run(page)
+    expect(status(page)).to_contain_text("There is nothing to judge yet")
+    assert judge.bodies == []
+
+
 def test_a_server_that_is_gone_is_asked_again(opened: Callable[..., Page], judge: FakeJudge) -> None:
     page = opened()
     page.clock.install()

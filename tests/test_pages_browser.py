@@ -94,6 +94,29 @@ def test_the_keyboard_comes_to_the_content_first(served: Served, browser: Browse
     page.close()
 
 
+def test_the_keyboard_comes_to_the_editor_at_once(served: Served, browser: Browser) -> None:
+    page = browser.new_page()
+    page.goto(f"{served.url}/problems/split_k_merge")
+    page.locator("#workbench[data-ready]").wait_for()
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the editor"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.matches('#editor, #source')")
+    page.close()
+
+
+def test_a_verdict_on_a_phone_stays_in_its_column(served: Served, browser: Browser) -> None:
+    opened = browser.new_context(viewport={"width": 360, "height": 800})
+    page = opened.new_page()
+    page.goto(f"{served.url}/submissions")
+    wide = "cells => cells.filter(cell => cell.scrollWidth > cell.clientWidth).map(cell => cell.textContent)"
+    assert page.locator(".stack tbody td").evaluate_all(wide) == []
+    page.screenshot(path="../fixa.tmp/list.png")
+    opened.close()
+
+
 def test_choices_of_colours_and_language_are_kept(served: Served, browser: Browser) -> None:
     opened = browser.new_context(color_scheme="light")
     page = opened.new_page()

@@ -34,7 +34,7 @@ def test_a_race_shows_both_lines_and_both_threads(filled: Filled) -> None:
     assert "data race" in why and "no __syncthreads() between the two" in why
     first, second = why.split('class="side">')[1:3]
     assert 'href="#L21">race.cu:21</a>' in first and "kernel merge" in first and "thread (" in first
-    assert 'href="#L16">race.cu:16</a>' in second and "written by" in second
+    assert 'href="#L16">race.cu:16</a>' in second and "written by" in second and "kernel merge" in second
     assert "weights" in first and "expf" in second  # the code of each
     assert '<svg viewBox' in why and "thread-one" in why and "thread-two" in why
     source = page[page.index('id="source"') :]
@@ -94,7 +94,15 @@ def test_measured_and_modelled_are_told_apart(filled: Filled) -> None:
     modelled = filled.page(f"/submissions/{filled.ids['modelled']}")
     assert "<strong>Modelled.</strong>" in modelled and "modelled time" in modelled and "modelled score" in modelled
     assert "100 is the speed of light" in measured and "The score is that time over the kernel" in measured
+    assert "Sizes of benchmarks were cut" in modelled and "Sizes of benchmarks were cut" not in measured
     assert "100 is no byte moved beyond the fewest" in modelled and "the fewest bytes over those moved" in modelled
+
+
+def test_what_was_not_drawn_or_chosen_is_not_told(empty: Filled) -> None:
+    report = dataclasses.replace(sample_reports.failing(), cases=(), seed=0, variant="base")
+    name = site_kit.written(empty.site.engine, "early.cu", sample_reports.SOURCE, report)
+    page = empty.page(f"/submissions/{name}")
+    assert "<dt>seed</dt>" not in page and "--seed" not in page and ", base" not in page
 
 
 def test_every_part_of_a_report_is_shown(empty: Filled) -> None:
@@ -197,7 +205,7 @@ def test_a_report_of_another_version_is_no_failure(filled: Filled, monkeypatch: 
 def test_the_history_is_filtered_and_paged(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
     page = filled.page("/submissions", kind="submit")
     assert filled.ids["measured"] in page and filled.ids["race"] not in page
-    assert "Nothing was submitted that fits" in filled.page("/submissions", problem="paged_decode")
+    assert "There are no such submissions." in filled.page("/submissions", problem="paged_decode")
     monkeypatch.setattr("web.pages.history.PAGE", 3)
     seen: list[str] = []
     path: str | None = "/submissions?kind=run"

@@ -144,8 +144,9 @@ def _sides(finding: Finding, source: str, words: str) -> Iterator[Side]:
         )  # fmt: skip
     if other:
         access = "missing" if other.missing else "write" if other.write else "read"
+        kernel = finding.kernel if other.block or other.missing else ""  # without a block it may be in another kernel
         yield Side(
-            "2", other.line, other.file, access, "", "", _place(other.block), _place(other.thread), (),
+            "2", other.line, other.file, access, kernel, "", _place(other.block), _place(other.thread), (),
             _code(other, source, "other", words),
         )  # fmt: skip
 

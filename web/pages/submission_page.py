@@ -109,7 +109,7 @@ def repeat(found: Submission) -> str:
         options += ["--variant", str(found.variant)]
     if found.asked_device != "auto":
         options += ["--device", found.asked_device]
-    if found.seed is not None:
+    if found.seed:  # 0 where it came to no input
         options += ["--seed", str(found.seed)]
     return shlex.join(["python", "judge.py", *options, "--", found.problem, printable(found.name)])
 

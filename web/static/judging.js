@@ -53,6 +53,10 @@ export class Judging {
   async start(kind) {
     if (this.isBusy) return;
     const source = this.desk.source();
+    if (!source.trim()) {
+      this.tell(say("empty"));
+      return;
+    }
     if (new TextEncoder().encode(source).length > page.max_bytes) {
       this.tell(say("too_large", { size: page.max_bytes / 1024 }));
       return;
