@@ -113,7 +113,6 @@ def test_a_verdict_on_a_phone_stays_in_its_column(served: Served, browser: Brows
     page.goto(f"{served.url}/submissions")
     wide = "cells => cells.filter(cell => cell.scrollWidth > cell.clientWidth).map(cell => cell.textContent)"
     assert page.locator(".stack tbody td").evaluate_all(wide) == []
-    page.screenshot(path="../fixa.tmp/list.png")
     opened.close()
 
 

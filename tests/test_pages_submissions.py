@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import re
 from pathlib import Path
 
@@ -78,6 +79,32 @@ def test_the_judge_s_own_words_stand_for_the_compiler_s(empty: Filled) -> None:
     assert "<h3>compile error</h3>" in why and "there is no header torch/x.h" in why
     assert "cannot open source file" not in why and why.count("line marked error") == 1
     assert re.search(r'class="line marked error" id="L1"', page)
+
+
+def test_a_file_for_another_track_is_shown_the_way_there(empty: Filled) -> None:
+    head, solve, rest = site_kit.text_of("good.cu").partition("solve(const float*")
+    assert solve
+    half = f"#include <cuda_fp16.h>\n{head}solve(const __half*{rest.replace('float* out', '__half* out', 1)}"
+    name = site_kit.judged(empty.site.engine, half, "half.cu", "float32")
+    page = empty.page(f"/submissions/{name}")
+    address = f"/problems/split_k_merge?dtype=float16&variant=base&source={name}"
+    assert "is written for another track, float16." in page and address in html.unescape(page)
+    assert "--dtype float16" not in page
+    advice = empty.browser.get(f"/submissions/{name}/advice").json()
+    assert advice["fits"] == "float16" and advice["url"] == address and "--dtype float16" in advice["instead_of"]
+
+
+def test_a_file_without_solve_is_told_so_once(empty: Filled) -> None:
+    name = site_kit.judged(empty.site.engine, "int main() { return 0; }\n", "main.cu", "float32")
+    page = empty.page(f"/submissions/{name}")
+    assert page.count("defines no host entry point") == 1 and "judge.py show" not in page
+    assert 'href="/problems/split_k_merge?dtype=float32&amp;variant=base#signature"' in page
+    assert empty.browser.get(f"/submissions/{name}/advice").json()["fits"] == ""
+
+
+def test_there_is_no_advice_where_the_track_is_right(filled: Filled) -> None:
+    for name in ("good", "broken", "queued"):
+        assert filled.browser.get(f"/submissions/{filled.ids[name]}/advice").json() is None
 
 
 @pytest.mark.parametrize("path", ["/submissions/{hostile}", "/submissions/{hostile}/compare/{broken}", "/submissions", "/"])

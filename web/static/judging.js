@@ -3,7 +3,7 @@
 import { byId } from "./dom.js";
 import { page, say, verdictWords } from "./page.js";
 import { Results, summary } from "./results.js";
-import { Refusal, cancel, newKey, submit } from "./server.js";
+import { Refusal, advised, cancel, newKey, submit } from "./server.js";
 import { follow } from "./stream.js";
 
 const RETRY = [2, 4, 8, 15]; // seconds between tries while the server is gone; the last one again and again
@@ -172,8 +172,17 @@ export class Judging {
     else if (event.total && event.type.endsWith("_started")) this.detail(say("running_case", event));
     if (event.type !== "finished" && event.type !== "cancelled") return;
     this.busy(false);
-    if (this.current) this.results.link(page.report_url + encodeURIComponent(this.current.id));
+    if (this.current) this.ended(page.report_url + encodeURIComponent(this.current.id), event);
     this.current = null;
+  }
+
+  /** @param {string} report its address @param {any} event the last one */
+  async ended(report, event) {
+    this.results.link(report);
+    if (event.verdict !== "compile_error") return;
+    const made = this.results.begun;
+    const advice = await advised(report);
+    if (advice && made === this.results.begun) this.results.advise(advice); // unless the next judging has begun
   }
 
   /** What is read out: stages and the end; cases only in sight. @returns {string} */

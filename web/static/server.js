@@ -51,3 +51,10 @@ export function submit(submission, key) {
 
 /** @param {string} id */
 export const cancel = (id) => post(`${page.submissions_url}/${encodeURIComponent(id)}/cancel`, {});
+
+/**
+ * @param {string} report the address of a submission's page
+ * @returns {Promise<{fits: string, url: string, instead_of: string} | null>} null: there is none, or it cannot be had
+ */
+export const advised = (report) =>
+  fetch(`${report}/advice`).then((response) => (response.ok ? response.json() : null)).catch(() => null);
