@@ -179,12 +179,12 @@ def test_a_waiting_submission_shows_its_steps_and_then_its_verdict(served: Serve
     opened.close()
 
 
-def test_a_waiting_page_comes_back_after_the_site_refused_its_stream(served: Served, chromium: Browser) -> None:
+def test_a_waiting_page_comes_back_after_the_site_refused_its_stream(served: Served, browser: Browser) -> None:
     engine, streams = served.filled.site.engine, served.filled.site.app.state.streams
     good = site_kit.text_of("good.cu")
     sent, _ = submissions.add(engine, Request(site_kit.PROBLEM, good, Kind.RUN, "back.cu"), 100)
     streams.closing = True  # answers 503, after which a browser does not try again by itself
-    page = chromium.new_page()
+    page = browser.new_page()
     with page.expect_response(lambda answer: answer.url.startswith(f"{served.url}/api/") and answer.status == 503):
         page.goto(f"{served.url}/submissions/{sent.id}")
     streams.closing = False

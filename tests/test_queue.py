@@ -32,8 +32,8 @@ from tests.queue_site import TOOLCHAIN
 from web.queue import dispatcher
 from web.queue.dispatcher import Dispatcher
 from web.queue.failure import failed
-from web.queue.manner import Manner, of_site
-from web.queue.process import _COMMAND, JudgingProcess
+from web.queue.manner import of_site
+from web.queue.process import _COMMAND
 from web.settings import Settings
 from web.store import judgings, submissions
 from web.store.engine import connect
@@ -370,18 +370,3 @@ def test_attacks_get_the_verdicts_of_the_command_line(tmp_path: Path) -> None:
         sent = [site.send(each.source.read_text(), problem=each.problem) for each in chosen]
         for each, submission in zip(chosen, sent, strict=True):
             assert site.wait_final(submission).verdict in each.cpu.verdicts
-
-
-def test_a_judging_process_whose_folder_is_gone_removes_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Such as that of a site that was killed and whose folder was then deleted: Python falls back to the folder for
-    temporary files that everybody shares."""
-    shared = tmp_path / "shared"
-    (shared / "kept").mkdir(parents=True)
-    monkeypatch.setenv("TEMP", str(shared))  # comes before /tmp
-    process = JudgingProcess(Manner(f"sqlite:///{tmp_path / 'judge.sqlite3'}"), str(tmp_path))
-    shutil.rmtree(process._folder)
-    process._channel.close()  # as at the death of its worker
-    process._process.wait(60)
-    assert (shared / "kept").is_dir()

@@ -53,7 +53,7 @@ class JudgingProcess:
     """The worker's side. Warm a second after it is made; end it. Use it in one thread."""
 
     def __init__(self, manner: Manner, folder: str | None = None):
-        self._folder = os.path.abspath(tempfile.mkdtemp(prefix="judge-", dir=folder))  # for temporary files
+        self._folder = tempfile.mkdtemp(prefix="judge-", dir=folder)  # for temporary files
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
