@@ -431,6 +431,23 @@ def test_a_file_for_another_track_is_shown_the_way_there(opened: Callable[..., P
     assert results.inner_text().count("wrong parameters") == 1
 
 
+def test_a_submission_has_a_name_of_its_own(opened: Callable[..., Page], judge: FakeJudge) -> None:
+    page = opened()
+    name = page.get_by_role("textbox", name="Name")
+    for typed, sent in (("", "flash_attention.cu"), ("two rows", "two rows.cu"), ("mine.cu", "mine.cu")):
+        name.fill(typed)
+        with page.expect_response("**/api/submissions"):
+            run(page)
+        judge.emit("cancelled")
+        expect(status(page)).to_have_text("Cancelled.")
+        assert judge.bodies[-1]["name"] == sent
+    ready(page, again=True)
+    expect(name).to_have_value("mine.cu")
+    page.goto(page.url + "?source=int earlier;")
+    ready(page)
+    expect(name).to_have_value("earlier.cu")
+
+
 def test_nothing_is_not_sent(opened: Callable[..., Page], judge: FakeJudge, place: str) -> None:
     page = opened()
     write(page, " \n")

@@ -134,8 +134,10 @@ def test_without_scripts_a_solution_is_sent_by_a_form(served: Served, browser: B
     opened = browser.new_context(java_script_enabled=False)
     page = opened.new_page()
     page.goto(f"{served.url}/problems/split_k_merge?dtype=float16")
-    page.get_by_role("textbox").fill("// mine\nint x;")
+    page.get_by_role("textbox", name="kernel").fill("// mine\nint x;")
+    page.get_by_role("textbox", name="Name").fill("second try")
     page.get_by_role("button", name="Submit").click()
+    assert page.get_by_role("heading", level=1).inner_text() == "second try.cu"
     assert "/submissions/" in page.url and "queued" in page.inner_text("main") and "// mine" in page.inner_text("main")
     page.get_by_role("button", name="Cancel the judging").click()
     assert "cancelled" in page.inner_text("main")

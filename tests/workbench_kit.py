@@ -94,7 +94,7 @@ class FakeJudge:
         environment.install_null_translations(newstyle=True)  # type: ignore[attr-defined]
         starter = f"// {problem.dtype}, {problem.variant}\n" + problem.starter
         page = environment.from_string(_PAGE).render(
-            problem=problem, starter=starter, text=source, csrf_token=TOKEN,
+            problem=problem, starter=starter, text=source, text_name="earlier.cu" if source else "", csrf_token=TOKEN,
             devices=["auto", "cpu", "gpu"], max_bytes=MAX_BYTES, theme=theme,
             editor_url="/editor/editor.js" if self.bundle else "",
         )  # fmt: skip

@@ -1,6 +1,7 @@
 // One judging after another: send, follow, show, cancel, and find it again after a reload.
 
 import { byId } from "./dom.js";
+import { fileName } from "./name.js";
 import { page, say, verdictWords } from "./page.js";
 import { Results, summary } from "./results.js";
 import { Refusal, advised, cancel, newKey, submit } from "./server.js";
@@ -65,7 +66,7 @@ export class Judging {
     this.busy(true);
     this.tell(say("sending"));
     this.unwanted = false;
-    const made = await this.send({ kind, source, device: this.device() });
+    const made = await this.send({ kind, source, name: fileName(), device: this.device() });
     if (!made) { this.busy(false); return; }
     this.remember({ ...made, source });
     this.follow(made);
@@ -90,7 +91,7 @@ export class Judging {
 
   /**
    * Tries until the server answers; null when it refuses, which is said.
-   * @param {{kind: "run" | "submit", source: string, device: string}} submission
+   * @param {{kind: "run" | "submit", source: string, name: string, device: string}} submission
    */
   async send(submission) {
     const key = newKey();
