@@ -272,3 +272,11 @@ def test_cases_of_both_sides_are_paired() -> None:
     assert [(change.name, change.changed) for change in found] == [("one", True), ("two", True)]
     assert not comparison.cases(sides[0], sides[0])[0].changed
     assert comparison.cases(None, sides[0])[0].before is None and comparison.traffic(None, None) == ("", [])
+
+
+def test_the_editor_goes_on_under_the_name_of_the_submission(filled: Filled) -> None:
+    for name, shown in (("good", "good.cu"), ("queued", "queued.cu")):
+        page = filled.page("/problems/split_k_merge", source=filled.ids[name])
+        assert f'"text_name": "{shown}"' in page and f'value="{shown}"' in page
+    answer = filled.post("/submissions", problem="split_k_merge", source="int x;", kind="run", name="second try")
+    assert "second try.cu" in filled.page(answer.headers["location"])

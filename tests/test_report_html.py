@@ -131,6 +131,7 @@ def test_a_modelled_page_cannot_be_taken_for_a_measured_one() -> None:
     page = Page(_render(samples.modelled()))
     assert page.text.index("Nothing on this page was timed") < page.text.index("paged_decode my.cu")
     assert "modelled score 47.1 geometric mean of 2 modelled benchmarks" in page.text
+    assert "Sizes of benchmarks were cut for the emulator" in page.text
     for head in ("time", "GB/s", "TFLOP/s", "share of its ceiling", "speed of light", "score"):
         assert f"modelled {head}" in page.text
     for title in ("Modelled benchmarks", "Modelled roofline", "Modelled speed by case"):
