@@ -74,9 +74,10 @@ def text_of(name: str) -> str:
     return (SUBMISSIONS / PROBLEM / name).read_text()
 
 
-def judged(engine: Engine, source: str, name: str) -> str:
+def judged(engine: Engine, source: str, name: str, dtype: str | None = None) -> str:
     """Send a run of the samples and write its verdict, as a worker would; the submission's id."""
-    return _finished(engine, Request(PROBLEM, source, Kind.RUN, name, device="cpu"), report_of(source, name)).id
+    request = Request(PROBLEM, source, Kind.RUN, name, dtype, device="cpu")
+    return _finished(engine, request, report_of(source, name, dtype)).id
 
 
 def written(engine: Engine, name: str, source: str, report: Report) -> str:
@@ -85,9 +86,9 @@ def written(engine: Engine, name: str, source: str, report: Report) -> str:
 
 
 @functools.cache
-def report_of(source: str, name: str) -> Report:
+def report_of(source: str, name: str, dtype: str | None = None) -> Report:
     """The judging of a text in the emulator, with a known seed."""
-    options = Options(device="cpu", cases="two_splits", seed=7, resource_seconds=0.0, trace=True)
+    options = Options(device="cpu", dtype=dtype, cases="two_splits", seed=7, resource_seconds=0.0, trace=True)
     loaded = submission_files.from_bytes(name, source.encode())
     for event in judge(problems.load(PROBLEM), loaded, options):
         if isinstance(event, Finished):

@@ -415,6 +415,47 @@ def test_a_source_over_the_limit_is_not_sent(opened: Callable[..., Page], judge:
     assert judge.bodies == []
 
 
+def test_a_file_for_another_track_is_shown_the_way_there(opened: Callable[..., Page], judge: FakeJudge) -> None:
+    page, note = opened(), "judge it with --dtype float16."
+    judge.advice = {"fits": "float16", "url": "/problems/split_k_merge?dtype=float16", "instead_of": note}
+    run(page)
+    judge.emit("compiled", ok=False, seconds=0.1, log="wrong parameters", diagnostics=[])
+    findings = [{"kind": "note", "message": text, "line": 0, "file": "", "kernel": "", "block": None, "thread": None,
+                 "other": None} for text in ("wrong parameters", note)]  # fmt: skip
+    judge.emit("finished", verdict="compile_error", passed=0, total=0, seconds=0.1, score=None, modelled=False, tier="",
+               findings=findings)  # fmt: skip
+    results = page.locator("#results")
+    expect(results).to_contain_text("solve() in this file is written for another track, float16. Open it in that track")
+    expect(results.get_by_role("link", name="Open it in that track")).to_have_attribute("href", judge.advice["url"])
+    expect(results).not_to_contain_text("--dtype")
+    assert results.inner_text().count("wrong parameters") == 1
+
+
+def test_a_submission_has_a_name_of_its_own(opened: Callable[..., Page], judge: FakeJudge) -> None:
+    page = opened()
+    name = page.get_by_role("textbox", name="Name")
+    for typed, sent in (("", "flash_attention.cu"), ("two rows", "two rows.cu"), ("mine.cu", "mine.cu")):
+        name.fill(typed)
+        with page.expect_response("**/api/submissions"):
+            run(page)
+        judge.emit("cancelled")
+        expect(status(page)).to_have_text("Cancelled.")
+        assert judge.bodies[-1]["name"] == sent
+    ready(page, again=True)
+    expect(name).to_have_value("mine.cu")
+    page.goto(page.url + "?source=int earlier;")
+    ready(page)
+    expect(name).to_have_value("earlier.cu")
+
+
+def test_nothing_is_not_sent(opened: Callable[..., Page], judge: FakeJudge, place: str) -> None:
+    page = opened()
+    write(page, " \n")
+    run(page)
+    expect(status(page)).to_contain_text("There is nothing to judge yet")
+    assert judge.bodies == []
+
+
 def test_a_server_that_is_gone_is_asked_again(opened: Callable[..., Page], judge: FakeJudge) -> None:
     page = opened()
     page.clock.install()

@@ -94,6 +94,28 @@ def test_the_keyboard_comes_to_the_content_first(served: Served, browser: Browse
     page.close()
 
 
+def test_the_keyboard_comes_to_the_editor_at_once(served: Served, browser: Browser) -> None:
+    page = browser.new_page()
+    page.goto(f"{served.url}/problems/split_k_merge")
+    page.locator("#workbench[data-ready]").wait_for()
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the editor"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.matches('#editor, #source')")
+    page.close()
+
+
+def test_a_verdict_on_a_phone_stays_in_its_column(served: Served, browser: Browser) -> None:
+    opened = browser.new_context(viewport={"width": 360, "height": 800})
+    page = opened.new_page()
+    page.goto(f"{served.url}/submissions")
+    wide = "cells => cells.filter(cell => cell.scrollWidth > cell.clientWidth).map(cell => cell.textContent)"
+    assert page.locator(".stack tbody td").evaluate_all(wide) == []
+    opened.close()
+
+
 def test_choices_of_colours_and_language_are_kept(served: Served, browser: Browser) -> None:
     opened = browser.new_context(color_scheme="light")
     page = opened.new_page()
@@ -112,8 +134,10 @@ def test_without_scripts_a_solution_is_sent_by_a_form(served: Served, browser: B
     opened = browser.new_context(java_script_enabled=False)
     page = opened.new_page()
     page.goto(f"{served.url}/problems/split_k_merge?dtype=float16")
-    page.get_by_role("textbox").fill("// mine\nint x;")
+    page.get_by_role("textbox", name="kernel").fill("// mine\nint x;")
+    page.get_by_role("textbox", name="Name").fill("second try")
     page.get_by_role("button", name="Submit").click()
+    assert page.get_by_role("heading", level=1).inner_text() == "second try.cu"
     assert "/submissions/" in page.url and "queued" in page.inner_text("main") and "// mine" in page.inner_text("main")
     page.get_by_role("button", name="Cancel the judging").click()
     assert "cancelled" in page.inner_text("main")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import re
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def test_a_race_shows_both_lines_and_both_threads(filled: Filled) -> None:
     assert "data race" in why and "no __syncthreads() between the two" in why
     first, second = why.split('class="side">')[1:3]
     assert 'href="#L21">race.cu:21</a>' in first and "kernel merge" in first and "thread (" in first
-    assert 'href="#L16">race.cu:16</a>' in second and "written by" in second
+    assert 'href="#L16">race.cu:16</a>' in second and "written by" in second and "kernel merge" in second
     assert "weights" in first and "expf" in second  # the code of each
     assert '<svg viewBox' in why and "thread-one" in why and "thread-two" in why
     source = page[page.index('id="source"') :]
@@ -80,6 +81,32 @@ def test_the_judge_s_own_words_stand_for_the_compiler_s(empty: Filled) -> None:
     assert re.search(r'class="line marked error" id="L1"', page)
 
 
+def test_a_file_for_another_track_is_shown_the_way_there(empty: Filled) -> None:
+    head, solve, rest = site_kit.text_of("good.cu").partition("solve(const float*")
+    assert solve
+    half = f"#include <cuda_fp16.h>\n{head}solve(const __half*{rest.replace('float* out', '__half* out', 1)}"
+    name = site_kit.judged(empty.site.engine, half, "half.cu", "float32")
+    page = empty.page(f"/submissions/{name}")
+    address = f"/problems/split_k_merge?dtype=float16&variant=base&source={name}"
+    assert "is written for another track, float16." in page and address in html.unescape(page)
+    assert "--dtype float16" not in page
+    advice = empty.browser.get(f"/submissions/{name}/advice").json()
+    assert advice["fits"] == "float16" and advice["url"] == address and "--dtype float16" in advice["instead_of"]
+
+
+def test_a_file_without_solve_is_told_so_once(empty: Filled) -> None:
+    name = site_kit.judged(empty.site.engine, "int main() { return 0; }\n", "main.cu", "float32")
+    page = empty.page(f"/submissions/{name}")
+    assert page.count("defines no host entry point") == 1 and "judge.py show" not in page
+    assert 'href="/problems/split_k_merge?dtype=float32&amp;variant=base#signature"' in page
+    assert empty.browser.get(f"/submissions/{name}/advice").json()["fits"] == ""
+
+
+def test_there_is_no_advice_where_the_track_is_right(filled: Filled) -> None:
+    for name in ("good", "broken", "queued"):
+        assert filled.browser.get(f"/submissions/{filled.ids[name]}/advice").json() is None
+
+
 @pytest.mark.parametrize("path", ["/submissions/{hostile}", "/submissions/{hostile}/compare/{broken}", "/submissions", "/"])
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_nothing_that_was_sent_becomes_part_of_a_page(filled: Filled, path: str, language: str) -> None:
@@ -94,7 +121,15 @@ def test_measured_and_modelled_are_told_apart(filled: Filled) -> None:
     modelled = filled.page(f"/submissions/{filled.ids['modelled']}")
     assert "<strong>Modelled.</strong>" in modelled and "modelled time" in modelled and "modelled score" in modelled
     assert "100 is the speed of light" in measured and "The score is that time over the kernel" in measured
+    assert "Sizes of benchmarks were cut" in modelled and "Sizes of benchmarks were cut" not in measured
     assert "100 is no byte moved beyond the fewest" in modelled and "the fewest bytes over those moved" in modelled
+
+
+def test_what_was_not_drawn_or_chosen_is_not_told(empty: Filled) -> None:
+    report = dataclasses.replace(sample_reports.failing(), cases=(), seed=0, variant="base")
+    name = site_kit.written(empty.site.engine, "early.cu", sample_reports.SOURCE, report)
+    page = empty.page(f"/submissions/{name}")
+    assert "<dt>seed</dt>" not in page and "--seed" not in page and ", base" not in page
 
 
 def test_every_part_of_a_report_is_shown(empty: Filled) -> None:
@@ -197,7 +232,7 @@ def test_a_report_of_another_version_is_no_failure(filled: Filled, monkeypatch: 
 def test_the_history_is_filtered_and_paged(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
     page = filled.page("/submissions", kind="submit")
     assert filled.ids["measured"] in page and filled.ids["race"] not in page
-    assert "Nothing was submitted that fits" in filled.page("/submissions", problem="paged_decode")
+    assert "There are no such submissions." in filled.page("/submissions", problem="paged_decode")
     monkeypatch.setattr("web.pages.history.PAGE", 3)
     seen: list[str] = []
     path: str | None = "/submissions?kind=run"
@@ -237,3 +272,11 @@ def test_cases_of_both_sides_are_paired() -> None:
     assert [(change.name, change.changed) for change in found] == [("one", True), ("two", True)]
     assert not comparison.cases(sides[0], sides[0])[0].changed
     assert comparison.cases(None, sides[0])[0].before is None and comparison.traffic(None, None) == ("", [])
+
+
+def test_the_editor_goes_on_under_the_name_of_the_submission(filled: Filled) -> None:
+    for name, shown in (("good", "good.cu"), ("queued", "queued.cu")):
+        page = filled.page("/problems/split_k_merge", source=filled.ids[name])
+        assert f'"text_name": "{shown}"' in page and f'value="{shown}"' in page
+    answer = filled.post("/submissions", problem="split_k_merge", source="int x;", kind="run", name="second try")
+    assert "second try.cu" in filled.page(answer.headers["location"])

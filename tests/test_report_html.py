@@ -131,6 +131,7 @@ def test_a_modelled_page_cannot_be_taken_for_a_measured_one() -> None:
     page = Page(_render(samples.modelled()))
     assert page.text.index("Nothing on this page was timed") < page.text.index("paged_decode my.cu")
     assert "modelled score 47.1 geometric mean of 2 modelled benchmarks" in page.text
+    assert "Sizes of benchmarks were cut for the emulator" in page.text
     for head in ("time", "GB/s", "TFLOP/s", "share of its ceiling", "speed of light", "score"):
         assert f"modelled {head}" in page.text
     for title in ("Modelled benchmarks", "Modelled roofline", "Modelled speed by case"):
@@ -228,7 +229,7 @@ def test_a_point_on_the_roof_has_no_distance() -> None:
 
 
 def test_labels_hide_neither_each_other_nor_points() -> None:
-    crowd = [samples.benchmark(1 << 28, 1 << 29, 1e-4 * (1 + n / 50)) for n in range(10)]
+    crowd = [samples.benchmark(1 << 28, 1 << 29, 1e-4 * 1.3**n) for n in range(10)]
     page = Page(roofline.draw(_with(*crowd)))
     labels = page.elements("text", "label")
     assert len(labels) == 10
@@ -236,6 +237,28 @@ def test_labels_hide_neither_each_other_nor_points() -> None:
     boxes = [(x, y - 10, x + width * 0.85, y + 2) for x, y in (_floats(a, "x", "y") for a in labels)]
     assert not [(a, b) for n, a in enumerate(boxes) for b in boxes[:n] if _overlap(a, b)]
     assert [box for box in boxes if box[0] < 0 or box[2] > 480] == []
+
+
+def test_points_on_top_of_each_other_have_one_label() -> None:
+    same = [samples.benchmark(1 << 28, 1 << 29, seconds) for seconds in (1e-4, 1e-4, 1.01e-4, 8e-4, 1e-4)]
+    page = Page(roofline.draw(_with(*same)))
+    assert len(page.elements("text", "label")) == 2
+    assert re.search(r"\b1-3, 5: \d+-\d+ %", page.text) and re.search(r"\b4: [\d.]+ %", page.text)
+
+
+def test_labels_leave_the_words_along_the_roof_free() -> None:
+    near = [samples.benchmark(1 << 28, (1 << 28) * 2**n, 6e-5) for n in range(1, 6)]
+    report = _with(*near)
+    page = Page(roofline.draw(report))
+    labels = [_floats(a, "x", "y") for a in page.elements("text", "label")]
+    axes_words = re.search(r"translate\(([\d.]+) ([\d.]+)\) rotate\((-?[\d.]+)\)", str(roofline.draw(report)))
+    assert axes_words and len(labels) == 5
+    x, y, turn = map(float, axes_words.groups())
+    half = len("4300 GB/s") * 13 * svg.CHARACTER / 2 - 8
+    way = math.cos(math.radians(turn)), math.sin(math.radians(turn))
+    for along in range(-int(half), int(half), 2):
+        at = x + along * way[0], y + along * way[1] - 3
+        assert not [1 for left, foot in labels if left < at[0] < left + 40 and foot - 9 < at[1] < foot]
 
 
 def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:

@@ -56,6 +56,7 @@ class FakeJudge:
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
+    advice: dict[str, str] | None = None  # on whatever does not compile
     broken: bool = False  # streams end and are refused
     refused: int = 0  # streams
     url: str = ""
@@ -76,6 +77,7 @@ class FakeJudge:
         app.get("/favicon.ico")(lambda: Response(status_code=204))
         app.get("/editor/editor.js")(self._bundle)
         app.post("/api/submissions")(self._submit)
+        app.get("/submissions/{name}/advice")(lambda: JSONResponse(self.advice))
         app.get("/api/submissions/{name}")(self._submission)
         app.get("/api/submissions/{name}/events")(self._events)
         app.post("/api/submissions/{name}/cancel")(self._cancel)
@@ -92,7 +94,7 @@ class FakeJudge:
         environment.install_null_translations(newstyle=True)  # type: ignore[attr-defined]
         starter = f"// {problem.dtype}, {problem.variant}\n" + problem.starter
         page = environment.from_string(_PAGE).render(
-            problem=problem, starter=starter, text=source, csrf_token=TOKEN,
+            problem=problem, starter=starter, text=source, text_name="earlier.cu" if source else "", csrf_token=TOKEN,
             devices=["auto", "cpu", "gpu"], max_bytes=MAX_BYTES, theme=theme,
             editor_url="/editor/editor.js" if self.bundle else "",
         )  # fmt: skip

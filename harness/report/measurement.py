@@ -146,6 +146,11 @@ def baseline(found: Baseline, dtype: str) -> str:
     return found.name if found.dtype in ("", dtype) else f"{found.name}, {found.dtype}"
 
 
+def cut(report: Report) -> bool:
+    """Whether a benchmark was emulated at less than its size, which proves nothing of a run at its full size."""
+    return any(benchmark.emulated for _, benchmark in benchmarks(report))
+
+
 def emulated(benchmark: Benchmark) -> str:
     """What a modelled figure rests on."""
     parts = [f"emulated with {benchmark.emulated}"] if benchmark.emulated else []

@@ -70,14 +70,15 @@ def draw(report: Report, name: str = "roofline") -> Markup:
     names = list(dict.fromkeys(b.name for b in baselines))[:_MOST_NAMES]
     modelled = measurement.modelled(report)
     look = ("hatched", name) if modelled else ("solid", "")
+    roofs = _Roofs.of(axes, bandwidth, rate, _marked(report))
     parts = [
         *_grid(axes),
-        *_roof_lines(axes, bandwidth, rate, _marked(report)),
+        *roofs.drawn(),
         *_higher_roofs(axes, report, rate, max(y for _, y in places)),
         *(_drop(axes, p, _roof(p.intensity, bandwidth, rate)) for p in shown),
         *(_shape(names.index(b.name), *axes.place(b.intensity, b.rate)) for b in baselines if b.name in names),
         *(svg.circle(*axes.place(p.intensity, p.rate), _RADIUS, *look) for p in shown),
-        *_labels(axes, shown, [axes.place(b.intensity, b.rate) for b in baselines], axes.place(ridge, rate)[1]),
+        *_labels(axes, shown, [axes.place(b.intensity, b.rate) for b in baselines], roofs),
         *_legend(names, look),
     ]
     height = _PLOT_HEIGHT + _LEGEND * (1 + len(names)) + 6
@@ -161,25 +162,62 @@ def _grid(axes: _Axes) -> Iterator[Markup]:
     yield svg.text(_LEFT - 6, _TOP - 12, "TFLOP/s", "tick", "middle")
 
 
-def _roof_lines(axes: _Axes, bandwidth: float, rate: float, mark: str) -> Iterator[Markup]:
-    low, high = 10 ** axes.x[0], 10 ** axes.x[1]
-    ridge = rate / bandwidth
-    start = max(low, 10 ** axes.y[0] / bandwidth)
-    x1, y1 = axes.place(start, bandwidth * start)
-    x2, y2 = axes.place(ridge, rate)
-    yield svg.line(x1, y1, x2, y2, "roof")
-    yield svg.line(x2, y2, axes.place(high, rate)[0], y2, "roof")
-    yield svg.text(_RIGHT - 4, y2 - 7, f"{figures.teraflops(rate)} TFLOP/s{mark}", "roof-name", "end")
-    yield _along(x1, y1, x2, y2, f"{figures.gigabytes(bandwidth)} GB/s{mark}")
+@dataclass(frozen=True)
+class _Roofs:
+    """The slope of memory and the level of arithmetic, each with its words, in the picture's coordinates."""
+
+    start: tuple[float, float]
+    ridge: tuple[float, float]
+    memory: str
+    arithmetic: str
+    right: float  # where the level ends
+
+    @classmethod
+    def of(cls, axes: _Axes, bandwidth: float, rate: float, mark: str) -> _Roofs:
+        start = max(10 ** axes.x[0], 10 ** axes.y[0] / bandwidth)
+        return cls(
+            axes.place(start, bandwidth * start), axes.place(rate / bandwidth, rate),
+            f"{figures.gigabytes(bandwidth)} GB/s{mark}", f"{figures.teraflops(rate)} TFLOP/s{mark}",
+            axes.place(10 ** axes.x[1], rate)[0],
+        )  # fmt: skip
+
+    def drawn(self) -> Iterator[Markup]:
+        (x1, y1), (x2, y2) = self.start, self.ridge
+        yield svg.line(x1, y1, x2, y2, "roof")
+        yield svg.line(x2, y2, self.right, y2, "roof")
+        yield svg.text(_RIGHT - 4, y2 - 7, self.arithmetic, "roof-name", "end")
+        if self._has_room():
+            (x, y), angle = self._middle(), math.degrees(math.atan2(y2 - y1, x2 - x1))
+            words = svg.text(0, 0, self.memory, "roof-name", "middle")
+            yield Markup('<g transform="translate({:.1f} {:.1f}) rotate({:.1f})">{}</g>').format(x, y, angle, words)
+
+    def words_at(self) -> list[tuple[float, ...]]:
+        """Boxes that hold the words; those along the slope are in many small ones."""
+        (x1, y1), (x2, y2) = self.start, self.ridge
+        level = (_RIGHT - 4 - _width(self.arithmetic), y2 - 20, _RIGHT, y2 + 2)
+        if not self._has_room():
+            return [level]
+        (x, y), angle = self._middle(), math.atan2(y2 - y1, x2 - x1)
+        half = int(_width(self.memory) / 2)
+        steps = range(-half, half + 1, 4)
+        up = _FONT / 3  # from the foot of a letter to its middle
+        middles = [
+            (x + n * math.cos(angle) + up * math.sin(angle), y + n * math.sin(angle) - up * math.cos(angle))
+            for n in steps
+        ]  # fmt: skip
+        return [level, *((x - up, y - up, x + up, y + up) for x, y in middles)]
+
+    def _has_room(self) -> bool:
+        return math.dist(self.start, self.ridge) >= _width(self.memory)
+
+    def _middle(self) -> tuple[float, float]:
+        """Of the foot of the slope's words."""
+        (x1, y1), (x2, y2) = self.start, self.ridge
+        return (x1 + x2) / 2, (y1 + y2) / 2 - 8
 
 
-def _along(x1: float, y1: float, x2: float, y2: float, words: str) -> Markup:
-    """Words above a slope, in its direction, where it is long enough for them."""
-    if math.hypot(x2 - x1, y2 - y1) < len(words) * _FONT * svg.CHARACTER:
-        return Markup()
-    angle = math.degrees(math.atan2(y2 - y1, x2 - x1))
-    place = f"translate({(x1 + x2) / 2:.1f} {(y1 + y2) / 2 - 8:.1f}) rotate({angle:.1f})"
-    return Markup('<g transform="{}">{}</g>').format(place, svg.text(0, 0, words, "roof-name", "middle"))
+def _width(words: str) -> float:
+    return len(words) * _FONT * svg.CHARACTER
 
 
 def _higher_roofs(axes: _Axes, report: Report, rate: float, highest: float) -> Iterator[Markup]:
@@ -206,28 +244,60 @@ def _shape(order: int, x: float, y: float) -> Markup:
 
 
 def _labels(
-    axes: _Axes, shown: Sequence[Point], hollow: Sequence[tuple[float, float]], level: float
+    axes: _Axes, shown: Sequence[Point], hollow: Sequence[tuple[float, float]], roofs: _Roofs
 ) -> Iterator[Markup]:
-    """Number and share beside each point, moved until they hide neither each other nor a point, nor the words above the
-    roof at `level`."""
+    """Numbers and share beside each group of points, moved until they hide neither each other nor a point, nor the
+    words of the roofs."""
     places = [axes.place(p.intensity, p.rate) for p in shown]
-    taken = [(x - 7, y - 7, x + 7, y + 7) for x, y in (*places, *hollow)]
-    taken.append((_RIGHT - 160, level - 20, _RIGHT, level + 2))
-    for point, (x, y) in zip(shown, places, strict=True):
-        words = f"{point.number}: {figures.percent(point.share)}" + (" noisy" if point.noisy else "")
-        width = len(words) * _FONT * svg.CHARACTER
+    taken: list[tuple[float, ...]] = [(x - 7, y - 7, x + 7, y + 7) for x, y in (*places, *hollow)]
+    taken += roofs.words_at()
+    for (x, y), group in _groups(shown, places):
+        words = _words(group)
+        width = _width(words)
         left, top = _free(x, y, width, taken)
         taken.append((left, top, left + width, top + _FONT))
         if abs(top + _FONT / 2 - y) > _FONT or left > x + 24 or left + width < x - 24:
-            near = left - 2 if left > x else left + width + 2
+            near = left - 2 if left > x else left + width + 2 if left + width < x else x
             yield svg.line(x, y, near, top + _FONT / 2, "leader")
         yield svg.text(left, top + _FONT - 2.5, words, "label")
 
 
+def _groups(
+    shown: Sequence[Point], places: Sequence[tuple[float, float]]
+) -> list[tuple[tuple[float, float], list[Point]]]:
+    """Points that lie on top of each other have one label, at the place of the first of them."""
+    found: list[tuple[tuple[float, float], list[Point]]] = []
+    for point, place in zip(shown, places, strict=True):
+        group = next((points for first, points in found if math.dist(first, place) < _RADIUS), None)
+        if group is None:
+            found.append((place, [point]))
+        else:
+            group.append(point)
+    return found
+
+
+def _words(group: Sequence[Point]) -> str:
+    """1-5, 8: 97-99 %."""
+    low, high = (figures.percent(end(p.share for p in group)) for end in (min, max))
+    share = high if low == high else f"{low.removesuffix(' %')}-{high}"
+    return f"{_numbers([p.number for p in group])}: {share}" + " noisy" * any(p.noisy for p in group)
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    """1, 2, 3, 5, 8, 9: 1-3, 5, 8, 9."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+
+
 def _free(x: float, y: float, width: float, taken: Sequence[tuple[float, ...]]) -> tuple[float, float]:
     """The upper left corner of a label near (x, y) that overlaps nothing; right of it where all are taken."""
-    sides = (x + 10, x - 10 - width, x + 34, x - 34 - width)
-    for step in range(14):
+    sides = (x + 10, x - 10 - width, x + 34, x - 34 - width, x - width / 2)
+    for step in range(30):
         for down in (step * _FONT / 2, -step * _FONT / 2):
             for left in sides:
                 top = y - _FONT / 2 + down

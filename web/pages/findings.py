@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
@@ -62,6 +62,17 @@ def shown(report: Report, source: str, words: str) -> list[Shown]:
         return _not_compiled(report, [group.finding for group in groups], source, words)
     pictures = finding_pictures.of_groups(report, groups[:MOST])
     return [_shown(group, source, words, *picture) for group, picture in zip(groups, pictures, strict=False)]
+
+
+def without(report: Report, message: str) -> Report:
+    """The report less the findings of no case that say just this."""
+    return replace(report, findings=tuple(finding for finding in report.findings if finding.message != message))
+
+
+def log(report: Report) -> str:
+    """What the compiler said; "" where its log holds no more than what a finding says anyway."""
+    said = report.compile.log.strip()
+    return "" if any(finding.message.strip() == said for finding in report.findings) else said
 
 
 def _not_compiled(report: Report, findings: Sequence[Finding], source: str, words: str) -> list[Shown]:
@@ -144,8 +155,9 @@ def _sides(finding: Finding, source: str, words: str) -> Iterator[Side]:
         )  # fmt: skip
     if other:
         access = "missing" if other.missing else "write" if other.write else "read"
+        kernel = finding.kernel if other.block or other.missing else ""  # without a block it may be in another kernel
         yield Side(
-            "2", other.line, other.file, access, "", "", _place(other.block), _place(other.thread), (),
+            "2", other.line, other.file, access, kernel, "", _place(other.block), _place(other.thread), (),
             _code(other, source, "other", words),
         )  # fmt: skip
 

@@ -58,9 +58,14 @@ def send(
         wanted = _once_more(request, again)
     else:
         text = source.replace("\r\n", "\n")  # as a form sends the ends of lines
-        wanted = intake.Wanted(problem, text, kind, name or f"{problem}.cu", dtype, variant, device)
+        wanted = intake.Wanted(problem, text, kind, _file_name(name.strip() or problem), dtype, variant, device)
     taken, _ = intake.take(request.app.state, wanted)
     return RedirectResponse(f"/submissions/{taken.id}", 303)
+
+
+def _file_name(name: str) -> str:
+    """With .cu behind it, as the workbench sends it."""
+    return name if name.endswith(".cu") else f"{name}.cu"
 
 
 def _once_more(request: Request, submission_id: str) -> intake.Wanted:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
@@ -34,7 +36,7 @@ def show(
         signature=signature(problem), tests=_tests(problem), card=known, cards=cards.names(),
         benchmarks=benchmark_table.rows(problem, known), basis=benchmark_table.basis(problem, known),
         floors=check.FLOORS[problem.dtype], log_sum_exp=check.LOG_SUM_EXP_FLOORS[problem.dtype],
-        has_ladder=bool(rungs.files(problem.id)), starter=starter(problem), text=_text(request, source),
+        has_ladder=bool(rungs.files(problem.id)), starter=starter(problem), **_text(request, source),
         devices=devices(request.app.state.queue), max_bytes=settings.bounds.source_bytes,
         editor_url=request.app.state.editor.url,
     )  # fmt: skip
@@ -52,9 +54,11 @@ def _card(name: str) -> Card:
         return cards.get(cards.DEFAULT)
 
 
-def _text(request: Request, submission_id: str) -> str:
-    """Of a submission; "" where there is none."""
-    return submissions.source(request.app.state.engine, submission_id) or "" if submission_id else ""
+def _text(request: Request, submission_id: str) -> dict[str, Any]:
+    """Text and file name of a submission; "" where there is none."""
+    found = submissions.get(request.app.state.engine, submission_id) if submission_id else None
+    text = submissions.source(request.app.state.engine, submission_id) or "" if found else ""
+    return {"text": text, "text_name": found.name if found else ""}
 
 
 def starter(problem: Problem) -> str:

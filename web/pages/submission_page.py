@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from sqlalchemy import Engine
 
 from harness.problem import BASE
@@ -18,7 +19,7 @@ from harness.report.reading import ReportFormatError
 from harness.results import CaseResult, Report
 from harness.traffic import CaseTraffic
 from web.api import intake
-from web.pages import findings, preferences, templating
+from web.pages import advice, findings, preferences, templating
 from web.store import judgings, submissions
 from web.store.records import Kind, StoredEvent, Submission
 
@@ -43,9 +44,12 @@ def show(request: Request, submission_id: str) -> HTMLResponse:
         place = judgings.position(engine, found.run_id)
         return templating.page(request, "judging.html", **shared, progress=steps, position=place)
     language, warps = preferences.language(request), warp_pictures.traced(report)
+    advised = advice.of(found, source, report)
+    told = findings.without(report, advised.instead_of) if advised else report
     return templating.page(
         request, "submission.html", **shared, report=report, tests=measurement.tests(report),
-        findings=findings.shown(report, source, language), most_findings=findings.MOST,
+        findings=findings.shown(told, source, language), advice=advised, most_findings=findings.MOST,
+        log=findings.log(report),
         marks=findings.compiler_marks(report) | findings.marks(report), warps=warps,
         pictures=warp_pictures.of_case(warps) if warps else [], traffic=_traffic(report),
         printed=list(_printed(report)), roofline=roofline.draw(report), points=roofline.points(report),
@@ -59,6 +63,15 @@ def _report(engine: Engine, submission_id: str) -> Report | None:
         return submissions.report(engine, submission_id)
     except ReportFormatError:
         return None
+
+
+@router.get("/submissions/{submission_id}/advice")
+def advise(request: Request, submission_id: str) -> JSONResponse:
+    """For the workbench: whether the file is written for another track; null where there is nothing to say."""
+    engine = request.app.state.engine
+    found, report = existing(engine, submission_id), _report(engine, submission_id)
+    advised = advice.of(found, submissions.source(engine, submission_id) or "", report) if report else None
+    return JSONResponse(dataclasses.asdict(advised) if advised else None)
 
 
 @router.post("/submissions/{submission_id}/cancel")
@@ -110,7 +123,7 @@ def repeat(found: Submission) -> str:
         options += ["--variant", str(found.variant)]
     if found.asked_device != "auto":
         options += ["--device", found.asked_device]
-    if found.seed is not None:
+    if found.seed:  # 0 where it came to no input
         options += ["--seed", str(found.seed)]
     return shlex.join(["python", "judge.py", *options, "--", found.problem, printable(found.name)])
 

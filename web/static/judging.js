@@ -1,9 +1,10 @@
 // One judging after another: send, follow, show, cancel, and find it again after a reload.
 
 import { byId } from "./dom.js";
+import { fileName } from "./name.js";
 import { page, say, verdictWords } from "./page.js";
 import { Results, summary } from "./results.js";
-import { Refusal, cancel, newKey, submit } from "./server.js";
+import { Refusal, advised, cancel, newKey, submit } from "./server.js";
 import { follow } from "./stream.js";
 
 const RETRY = [2, 4, 8, 15]; // seconds between tries while the server is gone; the last one again and again
@@ -53,6 +54,10 @@ export class Judging {
   async start(kind) {
     if (this.isBusy) return;
     const source = this.desk.source();
+    if (!source.trim()) {
+      this.tell(say("empty"));
+      return;
+    }
     if (new TextEncoder().encode(source).length > page.max_bytes) {
       this.tell(say("too_large", { size: page.max_bytes / 1024 }));
       return;
@@ -61,7 +66,7 @@ export class Judging {
     this.busy(true);
     this.tell(say("sending"));
     this.unwanted = false;
-    const made = await this.send({ kind, source, device: this.device() });
+    const made = await this.send({ kind, source, name: fileName(), device: this.device() });
     if (!made) { this.busy(false); return; }
     this.remember({ ...made, source });
     this.follow(made);
@@ -86,7 +91,7 @@ export class Judging {
 
   /**
    * Tries until the server answers; null when it refuses, which is said.
-   * @param {{kind: "run" | "submit", source: string, device: string}} submission
+   * @param {{kind: "run" | "submit", source: string, name: string, device: string}} submission
    */
   async send(submission) {
     const key = newKey();
@@ -168,8 +173,17 @@ export class Judging {
     else if (event.total && event.type.endsWith("_started")) this.detail(say("running_case", event));
     if (event.type !== "finished" && event.type !== "cancelled") return;
     this.busy(false);
-    if (this.current) this.results.link(page.report_url + encodeURIComponent(this.current.id));
+    if (this.current) this.ended(page.report_url + encodeURIComponent(this.current.id), event);
     this.current = null;
+  }
+
+  /** @param {string} report its address @param {any} event the last one */
+  async ended(report, event) {
+    this.results.link(report);
+    if (event.verdict !== "compile_error") return;
+    const made = this.results.begun;
+    const advice = await advised(report);
+    if (advice && made === this.results.begun) this.results.advise(advice); // unless the next judging has begun
   }
 
   /** What is read out: stages and the end; cases only in sight. @returns {string} */

@@ -9,7 +9,8 @@ import { byId } from "./dom.js";
  * @property {string} variant
  * @property {string} starter
  * @property {string} text to begin with in place of draft or starter, such as that of a submission; "" is none
- * @property {string} name of the file that is sent
+ * @property {string} text_name of the file that `text` is of; "" is none
+ * @property {string} name of the file that is sent, where it is given none
  * @property {string} submissions_url
  * @property {string} report_url of a submission's page, less its id
  * @property {string} editor_url "" where the editor is not built

@@ -33,11 +33,13 @@ export class Results {
     this.rows = new Map();
     /** @type {Map<string, HTMLElement>} the bodies of the tables of cases and benchmarks */
     this.tables = new Map();
+    this.begun = 0; // how often it was emptied
     this.clear("");
   }
 
   /** @param {string} judged the text that the next events are about */
   clear(judged) {
+    this.begun += 1;
     this.lines = judged.split("\n");
     this.marks = [];
     this.found = [];
@@ -77,7 +79,7 @@ export class Results {
     if (log) {
       const summary = element("summary", {}, say("compiler_log"));
       const output = element("pre", { tabIndex: 0, "aria-label": say("compiler_log"), role: "region" }, log);
-      this.panel.append(element("details", { open: !ok && !errors }, summary, output));
+      this.panel.append(element("details", { class: "log", open: !ok && !errors }, summary, output));
     }
   }
 
@@ -146,6 +148,9 @@ export class Results {
     this.found.push(...news);
     const listed = findings.list(news, this.onLine);
     if (listed) this.panel.append(listed);
+    const log = this.panel.querySelector(".log");
+    const said = log?.querySelector("pre")?.textContent?.trim();
+    if (news.some((finding) => finding.message.trim() === said)) log?.remove(); // the log holds no more than that
     this.ended();
     const words = summary(event);
     this.panel.prepend(element("p", { class: "outcome" }, badge(event.verdict), words && ` — ${words}`));
@@ -156,6 +161,19 @@ export class Results {
     for (const row of this.rows.values()) {
       if (row.querySelector(".muted")) row.cells[1].replaceChildren("–");
     }
+  }
+
+  /**
+   * A link in place of the judge's note that names options of the command line.
+   * @param {{fits: string, url: string, instead_of: string}} advice
+   */
+  advise({ fits, url, instead_of: note }) {
+    for (const item of this.panel.querySelectorAll(".findings > li")) {
+      if (note && item.querySelector(".message")?.textContent === note) item.remove();
+    }
+    const words = fits ? say("other_track", { track: fits }) : say("no_solve");
+    const link = element("a", fits ? { href: url } : { href: "#signature" }, say(fits ? "open_track" : "signature"));
+    this.panel.querySelector(".outcome")?.after(element("p", { class: "advice" }, `${words} `, link));
   }
 
   /** @param {string} url */

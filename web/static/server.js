@@ -38,16 +38,23 @@ export const newKey = () =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 /**
- * @param {{kind: "run" | "submit", source: string, device?: string}} submission
+ * @param {{kind: "run" | "submit", source: string, name: string, device?: string}} submission
  * @param {string} key of newKey()
  * @returns {Promise<{id: string, url: string, events_url: string, state: string}>}
  */
 export function submit(submission, key) {
-  const { problem, name, dtype, variant } = page;
-  const body = JSON.stringify({ problem, name, dtype, variant, ...submission });
+  const { problem, dtype, variant } = page;
+  const body = JSON.stringify({ problem, dtype, variant, ...submission });
   const headers = { "Content-Type": "application/json", "Idempotency-Key": key };
   return post(page.submissions_url, { body, headers });
 }
 
 /** @param {string} id */
 export const cancel = (id) => post(`${page.submissions_url}/${encodeURIComponent(id)}/cancel`, {});
+
+/**
+ * @param {string} report the address of a submission's page
+ * @returns {Promise<{fits: string, url: string, instead_of: string} | null>} null: there is none, or it cannot be had
+ */
+export const advised = (report) =>
+  fetch(`${report}/advice`).then((response) => (response.ok ? response.json() : null)).catch(() => null);

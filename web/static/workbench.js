@@ -5,6 +5,7 @@ import { Draft } from "./drafts.js";
 import { Judging } from "./judging.js";
 import { relocate } from "./lines.js";
 import { page, say } from "./page.js";
+import * as named from "./name.js";
 import { draftNotice, notice } from "./notice.js";
 import { createTextArea } from "./text_area.js";
 import { upgrade } from "./upgrade.js";
@@ -59,6 +60,7 @@ if (drafted && drafted.text !== page.starter) {
   draftNotice(say("draft_restored", { when }), say("reset"), reset);
 }
 
+named.begin();
 byId("run").addEventListener("click", () => judging.start("run"));
 byId("submit").addEventListener("click", () => judging.start("submit"));
 byId("cancel").addEventListener("click", () => judging.cancel());
@@ -71,6 +73,7 @@ byId("copy").addEventListener("click", async () => {
 /** Begins with the text that the page was asked for, once: a reload finds the draft. */
 function begin() {
   if (!page.text) return;
+  if (page.text_name) named.take(page.text_name);
   const address = new URL(location.href);
   address.searchParams.delete("source");
   history.replaceState(null, "", address);
