@@ -41,6 +41,12 @@ RACES = {
     "write after another block's read": ("int v = c[(b * 64 + t + 64) % (64 * n)];\nc[b * 64 + t] = v + 1 + t;", 1, 0, False),
     "partials of others without waiting": ("a[b] = b;\nif (b == n - 1)\na[64 + t] = a[t % n];", 2, 0, True),
     "atomic against plain": ("if (b == 1)\nc[t] = 5;\nif (b == 2)\natomicAdd(c + t, 1);", 3, 1, True),
+    "cleared, then added to by all": ("if (b == 0 && t == 0)\nc[0] = 5;\n__syncthreads();\natomicAdd(c, 1);", 3, 1, True),
+    "read, then added to by all": ("int v = 0; if (b == 0)\nv = c[0];\n__syncthreads(); a[b * 64 + t] = v;\natomicAdd(c, 1);", 3, 1, False),
+    "an ordered block's atomic comes between": ("""if (t == 0) { if (b == 0) {
+c[64] = 5;
+__threadfence(); atomicExch(c, 1); } if (b == 1) { while (!atomicAdd(c, 0)); __threadfence(); atomicAdd(c + 64, 1); atomicExch(c + 1, 1); }
+if (b == 2) { while (!atomicAdd(c + 1, 0)); atomicAdd(c + 64, 1); } }""", 3, 1, True),
     "plain against atomic": ("if (b == 1)\natomicAdd(c + t, 1);\nif (b == 2)\na[t] = c[t];", 3, 1, True),
     "a plain flag": ("if (b == 0 && t == 0)\nc[0] = 1;\nif (b == 1 && t == 0) while (*(volatile int*)c == 0)\n;\n", 2, 1, True),
     "no fence before the ticket": ("a[b * 64 + t] = t;" + TICKET.format(last="", take="atomicAdd(c, 1) == n - 1") + "__threadfence(); float s = 0; for (int i = 0; i < n; ++i)\ns += a[i * 64 + t];\na[2048 + t] = s;", 5, 0, True),
@@ -89,6 +95,8 @@ CLEAN = {
     "volatile against volatile": "volatile int* v = c; v[t] = b; a[b * 64 + t] = v[(t + 1) % 64];",
     "the last block adds up": "a[b * 64 + t] = t;" + TICKET.format(last="__threadfence();", take="atomicAdd(c, 1) == n - 1") + "__threadfence();" + SPLIT,
     "one thread's fence covers the block's writes": "a[b * 64 + t] = t; __syncthreads();" + TICKET.format(last="if (t == 0) __threadfence();", take="atomicAdd(c, 1) == n - 1") + "__threadfence();" + SPLIT,
+    "cleared and added to before a flag": """if (t == 0) { if (b == 0) { c[64] = 5; atomicAdd(c + 64, 1); __threadfence(); atomicExch(c, 1); }
+        else { while (!atomicAdd(c, 0)); __threadfence(); } } __syncthreads(); atomicAdd(c + 64, 1);""",
     "the last block resets the ticket": "a[b * 64 + t] = t;" + TICKET.format(last="__threadfence();", take="atomicInc((unsigned*)c, n) == n - 1") + "__threadfence();" + SPLIT + " if (t == 0) c[0] = 0;",
     "something else behind the fence": "a[b * 64 + t] = t; __threadfence(); a[3000 + b * 64 + t] = 1;" + TICKET.format(last="", take="atomicAdd(c, 1) == n - 1") + "__threadfence();" + SPLIT,
     "volatile partials need no second fence": "volatile float* v = a; v[b * 64 + t] = t;" + TICKET.format(last="__threadfence();", take="atomicAdd(c, 1) == n - 1") + "float s = 0; for (int i = 0; i < n; ++i) s += v[i * 64 + t]; a[2048 + t] = s;",

@@ -31,6 +31,16 @@ RACES = {
     "syncwarp is not enough": ("s[t] = t;\n__syncwarp();\nout[t] = s[t ^ 32];", 2, 0, True),
     "uniform address": ("if (w == 3)\ns[5] = t;\nif (w == 1)\nout[t] = s[5];", 1, 3, False),
     "atomic against plain": ("if (t < 4) s[t] = 0; __syncthreads();\natomicAdd(s + (t & 3), 1);\nout[t] = s[t & 3];", 2, 1, True),
+    # An atomic of the plain access's own warp comes between.
+    "cleared, then counted by all": ("if (t == 0)\ns[0] = 0;\nif (t == 0 || w > 0)\natomicAdd(s, 1);", 3, 1, True),
+    "cleared, a syncwarp, then counted by all": ("if (t == 0)\ns[0] = 0;\n__syncwarp();\natomicAdd(s, 1);", 3, 1, True),
+    "cleared and counted by lane 0": ("if (t == 0)\ns[0] = 0;\natomicAdd(s, 1);", 2, 1, True),
+    "cleared and volatile": ("volatile int* v = s; if (t == 0) {\ns[0] = 1;\n*v = 2; } if (w == 2)\nout[t] = *v;", 3, 1, True),
+    "read, then counted by all": ("if (t == 0) s[0] = 0; __syncthreads();\nif (w == 0)\nout[t] = s[0];\n__syncwarp();\natomicAdd(s, 1);", 4, 2, False),
+    "an ordered warp's atomic comes between": ("""if (w == 0)
+s[0] = 1;
+if (w < 2) { asm volatile("bar.sync 1, 64;" ::: "memory"); if (w == 1) atomicAdd(s, 1); } else
+atomicAdd(s, 1);""", 3, 1, True),
     # Lanes of one warp.
     "neighbour in the warp": ("s[t] = t;\nout[t] = s[t ^ 1];", 1, 0, True),
     "warp-synchronous reduction": ("s[t] = t; __syncthreads();\nif (t < 16)\ns[t] += s[t + 8];\n__syncthreads(); out[t] = s[t];", 2, 2, False),
@@ -118,6 +128,12 @@ CLEAN = {
         else { asm volatile("bar.sync 1, 128;" ::: "memory"); out[t] += s[(t * 5) & 63]; if (i < 3) asm volatile("bar.arrive 2, 128;" ::: "memory"); } }""",
     "two pairs of warps": """if (w < 2) { s[t] = t; asm volatile("bar.sync 1, 64;" ::: "memory"); out[t] = s[t ^ 32]; }
         else { s[t] = t; asm volatile("bar.sync 2, 64;" ::: "memory"); out[t] = s[t ^ 32]; }""",
+    "cleared, then counted": "if (t == 0) s[0] = 0; __syncthreads(); atomicAdd(s, 1); __syncwarp(); atomicAdd(s, 1);",
+    "cleared and counted in one warp": "if (t == 0) s[0] = 0; __syncwarp(); if (w == 0) { atomicAdd(s, 1); __syncwarp(); if (t == 7) s[0] += 1; __syncwarp(); atomicAdd(s, 1); }",
+    "cleared and counted behind a named barrier": """if (t == 0) s[0] = 0; if (w < 2) { if (t == 0) atomicAdd(s, 1);
+        asm volatile("bar.sync 1, 64;" ::: "memory"); atomicAdd(s, 1); }""",
+    "a histogram that is cleared again": """for (int i = 0; i < 3; ++i) { if (t < 8) s[t] = 0; __syncthreads(); atomicAdd(s + (t & 7), 1); atomicAdd(s + (t & 3), 1);
+        __syncthreads(); out[t] += s[t & 7]; __syncthreads(); }""",
     "the same lane again": "s[t] = t; s[t] += 1; out[t] = s[t]; s[t] = 5; if (t == 3) { s[200] = 1; s[200] += s[200]; out[t] = s[200]; }",
     "the warp's broadcast": "if (t % 32 == 0) s[w] = t; __syncwarp(); out[t] = s[w]; __syncwarp(); if (t % 32 == 1) s[w] = 1;",
     "halves of one word": "short* h = (short*)s; h[t] = t; h[t] += 1; out[t] = h[t]; __syncthreads(); out[t] = h[t ^ 1];",

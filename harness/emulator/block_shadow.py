@@ -14,7 +14,8 @@ import numpy as np
 from harness.emulator.layout import TAG_STRONG, BlockShadow, Order
 
 MAX_BYTES = 256 << 20  # of all arrays of a case; the largest buffers go without where it does not suffice
-_TAGS, _TIMES = ("wtag", "wplace", "rtag", "rplace"), ("wtime", "rtime", "others")
+_TAGS = ("wtag", "wplace", "rtag", "rplace")
+_TIMES = ("wtime", "rtime", "others", "plain_wtag", "plain_wplace", "plain_wtime")  # where kernels communicate
 _PADDING = 16  # units; the ends of vectors
 _TAG_END, _TIME_END = 1 << 32, 1 << 31
 

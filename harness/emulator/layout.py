@@ -79,6 +79,9 @@ class BlockShadow(c.Structure):
         ("wtime", c.c_uint64),  # when; only where kernels communicate
         ("rtime", c.c_uint64),
         ("others", c.c_uint64),  # when a block other than the last reader last read it
+        ("plain_wtag", c.c_uint64),  # the last plain write that a strong one took the place of
+        ("plain_wplace", c.c_uint64),
+        ("plain_wtime", c.c_uint64),
     ]
 
 
@@ -199,6 +202,8 @@ class Context(c.Structure):
         ("winsn", c.c_uint64),
         ("rtag", c.c_uint64),
         ("rinsn", c.c_uint64),
+        ("plain_wtag", c.c_uint64),  # the last weak write that a strong one took the place of in wtag and winsn
+        ("plain_winsn", c.c_uint64),
         ("params", c.c_uint64),
         ("warps", c.c_uint64),
         ("warp_stride", c.c_uint64),
@@ -256,7 +261,7 @@ class Context(c.Structure):
         ("sync_clocks", c.c_uint64),  # MAX_BARRIERS + SYNC_SLOTS vector clocks; 0 where __syncthreads() is all there is
         ("rclock", c.c_uint64),  # with sync_clocks: for each warp its last read of each granule of shared memory,
         ("rsite", c.c_uint64),  # and its instruction << 5 | lane
-        ("shadow_bytes", c.c_uint64),  # of each of wtag, winsn, rtag, rinsn
+        ("shadow_bytes", c.c_uint64),  # of each array from wtag to plain_winsn
         ("deferred", c.c_uint64),  # -> DeferredArrival; 0 where the kernel has no asynchronous copies or mbarriers
         ("bulk", c.c_uint64),  # -> BulkCopy
         ("ndeferred", c.c_uint32),

@@ -92,7 +92,7 @@ def _start_clock(a: Fn) -> None:
     size = a.get("%ctx", Context, "shadow_bytes")
 
     def afresh() -> None:
-        for name in ("wtag", "winsn", "rtag", "rinsn"):
+        for name in ("wtag", "winsn", "rtag", "rinsn", "plain_wtag", "plain_winsn"):
             p = a.get("%ctx", Context, name, pointer=True)
             a(f"  call void @llvm.memset.p0.i64(ptr {p}, i8 0, i64 {size}, i1 false)")
         a.put("%ctx", Context, "etag", str(L.CLOCK_STEP))

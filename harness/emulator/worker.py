@@ -43,14 +43,14 @@ class Worker:
         self._shared = aligned(words * 4)
         self._shared[:] = 0xFF  # NaN, should anything get past the checks
         granules = words * 4 // self.kernel.granule
-        self._shadow = [_zeros(granules * 4) for _ in range(4)]
+        self._shadow = [_zeros(granules * 4) for _ in range(6)]
         c = self.context
         c.shadow_bytes = granules * 4
         if self.kernel.exact:
             self._clocks = [_zeros(size * CLOCK_BYTES) for size in (granules, granules, L.MAX_BARRIERS + L.SYNC_SLOTS)]
             c.rclock, c.rsite, c.sync_clocks = (s.ctypes.data for s in self._clocks)
         c.shared, c.shared_bytes = self._shared.ctypes.data, nbytes
-        c.wtag, c.winsn, c.rtag, c.rinsn = (s.ctypes.data for s in self._shadow)
+        c.wtag, c.winsn, c.rtag, c.rinsn, c.plain_wtag, c.plain_winsn = (s.ctypes.data for s in self._shadow)
 
     def _make_warps(self, block: tuple[int, int, int]) -> None:
         """The warps' state; each has a frame, its lanes' local memory, and a word of shadow for each of their words."""

@@ -288,16 +288,17 @@ def _words_helper(m: Needs, name: str, what: str) -> str:
 def _unit(m: Needs, v: _View, p: _Places, what: str, offset: str) -> None:
     f, strong, store = v.f, what.startswith("strong"), what.endswith("st")
     writer, reader = p.load("wtag"), p.load("rtag")
-    clash = v.opposite(_ordered_writer(v, p, writer))
-    # A strong access does not race with a strong write, nor does a plain one behind a strong read of what was written.
-    pardoned = v.strong(writer)
-    if not strong:
-        pardoned = v.both(pardoned, v.both(v.strong(reader), v.either(v.own(reader), _is_many(v, reader))))
-    clash = v.both(clash, v.opposite(pardoned))
-    if what == "st":
-        changed = _changed(m, f, offset)
-        clash = v.both(clash, changed)
-    _report(m, v, clash, L.H_BLOCK_WRITE, writer, p, "wplace", offset)
+    if strong:
+        _meet_plain_writer(m, v, p, writer, store, offset)
+    else:
+        clash = v.opposite(_ordered_writer(v, p, writer))
+        # A plain access does not race behind a strong read of what a strong write wrote.
+        read = v.both(v.strong(reader), v.either(v.own(reader), _is_many(v, reader)))
+        clash = v.both(clash, v.opposite(v.both(v.strong(writer), read)))
+        if store:
+            changed = _changed(m, f, offset)
+            clash = v.both(clash, changed)
+        _report(m, v, clash, L.H_BLOCK_WRITE, writer, p.load("wplace"), offset)
     if not store:
         (_note_strong_reader if strong else _note_reader)(v, p, reader)
         return
@@ -310,11 +311,28 @@ def _unit(m: Needs, v: _View, p: _Places, what: str, offset: str) -> None:
     clash = v.opposite(fine)
     if what == "st":
         clash = v.both(clash, changed)
-    _report(m, v, clash, L.H_BLOCK_READ, culprit, p, "rplace", offset)
+    _report(m, v, clash, L.H_BLOCK_READ, culprit, p.load("rplace"), offset)
     p.store("wtag", v.op("or", v.mine, str(int(strong))))
     p.store("wplace", _here(f))
     if v.timed:
         p.store("wtime", v.now)
+
+
+def _meet_plain_writer(m: Needs, v: _View, p: _Places, writer: str, store: bool, offset: str) -> None:
+    """Check a strong access against the last plain write, whatever strong ones came after it: those take its place as
+    the last writer, and are no race. A strong store keeps what it takes the place of. Plain accesses need not look
+    there: the strong write was reported or is ordered behind the plain one, and they must be behind the strong one."""
+    hidden = v.strong(writer)
+    tag, place, time = (v.choose(hidden, p.load(f"plain_{name}"), p.load(name)) for name in ("wtag", "wplace", "wtime"))
+    fine = v.either(v.either(v.old(tag), v.own(tag)), v.before(time))
+    _report(m, v, v.opposite(fine), L.H_BLOCK_WRITE, tag, place, offset)
+
+    def keep() -> None:
+        for name, value in (("wtag", tag), ("wplace", place), ("wtime", time)):
+            p.store(f"plain_{name}", value)
+
+    if store:
+        v.f.when(v.opposite(hidden), keep)
 
 
 def _changed(m: Needs, f: Fn, offset: str) -> str:
@@ -340,7 +358,7 @@ def _is_many(v: _View, tag: str) -> str:
     return v.op("icmp eq", v.op("or", tag, "1"), v.op("or", v.many, "1"))
 
 
-def _report(m: Needs, v: _View, clash: str, kind: int, tag: str, p: _Places, place: str, offset: str) -> None:
+def _report(m: Needs, v: _View, clash: str, kind: int, tag: str, place: str, offset: str) -> None:
     """The hazard's tag is the other block's linear index, or the number of blocks for several."""
     f = v.f
 
@@ -348,7 +366,7 @@ def _report(m: Needs, v: _View, clash: str, kind: int, tag: str, p: _Places, pla
         number = f.let(f"lshr i32 {v.op('sub', tag, v.first)}, 1")
         block = f.let(f"sub i32 {number}, 1")
         address = f.let(f"add i64 %address, {offset}")
-        hazard(m, f, kind, "%lane", address, block, p.load(place))
+        hazard(m, f, kind, "%lane", address, block, place)
 
     f.when(clash, body, likely=False)
 

@@ -9,6 +9,11 @@ neighbours in one word are told apart. For each the shadow keeps the tag of the 
     race       a read and an unordered write, a write and an unordered read, two unordered writes of different values;
                strong accesses (atomics, volatile) do not race with each other
 
+A strong write that takes the place of a weak one leaves its tag and site in plain_wtag and plain_winsn: the strong
+accesses that follow do not race with the strong write, but with the weak one they may. Weak accesses need not look
+there: a strong write in wtag was either reported or ordered behind the weak one, and they must be behind the strong
+one.
+
 Several readers: without vector clocks (Needs.exact) MANY_WARPS stands for them all, which is enough where every
 synchronisation is one of the whole block; with them, each warp's last read is kept (Context.rclock, rsite).
 """
@@ -32,8 +37,7 @@ class Granule:
     def __init__(self, f: Fn, m: Needs):
         self.f, self.m = f, m
         self.wtag, self.winsn, self.rtag, self.rinsn = (
-            f.let(f"getelementptr i32, ptr {f.get('%ctx', Context, name, pointer=True)}, i32 %g")
-            for name in ("wtag", "winsn", "rtag", "rinsn")
+            self.of_context(name) for name in ("wtag", "winsn", "rtag", "rinsn")
         )
         self.mine, self.floor = f.get("%warp", Warp, "mine"), f.get("%warp", Warp, "floor")
         self.start = f.get("%ctx", Context, "start_tag")
@@ -42,6 +46,10 @@ class Granule:
         several = f.let(f"select i1 %single, i32 0, i32 {L.SEVERAL_LANES}")
         self.tag = f.let(f"or i32 {self.mine}, {several}")
         self.site = f.let(f"or i32 {f.let('shl i32 %insn, 5')}, %lane")
+
+    def of_context(self, name: str) -> str:
+        """Pointer to the granule's entry of one of the shadow's arrays."""
+        return self.f.let(f"getelementptr i32, ptr {self.f.get('%ctx', Context, name, pointer=True)}, i32 %g")
 
     def load(self, p: str) -> str:
         return self.f.let(f"load i32, ptr {p}")
@@ -233,18 +241,22 @@ def strong(m: Needs) -> str:
 
     def build(m: Needs, name: str) -> str:
         f, g = _function(m, name, ", i1 %writes, i1 %reads")
-        tag, site = g.load(g.wtag), g.load(g.winsn)
-        special = _special(f, g, tag, site)
-        unset = f.let(f"icmp ult i32 {tag}, {g.start}")
+        last, site = g.load(g.wtag), g.load(g.winsn)
+        special = _special(f, g, last, site)
+        unset = f.let(f"icmp ult i32 {last}, {g.start}")
         unset_read = f.let(f"and i1 {unset}, %reads")
         f.when(unset_read, lambda: g.report(L.H_UNINIT_SHARED, "0", "0"), likely=False)
-        weak = f.let(f"icmp eq i32 {f.let(f'and i32 {tag}, {L.STRONG}')}, 0")
+        weak = f.let(f"icmp eq i32 {f.let(f'and i32 {last}, {L.STRONG}')}, 0")
+        # The last weak write, whatever strong ones came after it.
+        plain_tag, plain_site = (g.of_context(name) for name in ("plain_wtag", "plain_winsn"))
+        tag = f.let(f"select i1 {weak}, i32 {last}, i32 {g.load(plain_tag)}")
+        site = f.let(f"select i1 {weak}, i32 {site}, i32 {g.load(plain_site)}")
         fine = f.let(f"or i1 {special}, {f.let(f'or i1 {unset}, {_ordered(f, g, tag, site)}')}")
-        bad = f.let(f"and i1 {weak}, {f.let(f'xor i1 {fine}, true')}")
-        f.when(bad, lambda: g.report(L.H_RACE_ATOMIC, tag, site), likely=False)
+        f.when(f.let(f"xor i1 {fine}, true"), lambda: g.report(L.H_RACE_ATOMIC, tag, site), likely=False)
 
         def update() -> None:
             _check_readers(f, g)
+            f.when(weak, lambda: f(f"  store i32 {tag}, ptr {plain_tag}\n  store i32 {site}, ptr {plain_site}"))
             strong_tag = f.let(f"or i32 {g.tag}, {L.STRONG}")
             f(f"  store i32 {strong_tag}, ptr {g.wtag}\n  store i32 {g.site}, ptr {g.winsn}")
 
