@@ -102,10 +102,13 @@ class Maps:
             m[:] = 0
 
     def mark(self, number: int, start: int, nbytes: int, store: bool) -> None:
-        """A range of a buffer that solve() itself reads or writes, in no launch."""
+        """A range of a buffer that solve() itself reads or writes, in no launch. Constant memory has no map of what was
+        written: no kernel writes there."""
+        place = 8 * int(self._places[self.numbers.index(number), int(store)])
+        if place < 0:
+            return
         if self._before is None:
             self._before = np.zeros_like(self._words[0].view(np.uint64))
-        place = 8 * int(self._places[self.numbers.index(number), int(store)])
         first, end = place + start // WORD, place + (start + nbytes + WORD - 1) // WORD
         part = self._before.view(np.uint8)[first // 8 : (end + 7) // 8]
         ends = part[[0, -1]]
