@@ -67,7 +67,7 @@ def test_pages_serve_every_reader(served: Served, browser: Browser, way: tuple[s
     watched, found = Watched(opened), []
     page = opened.new_page()
     for path in PAGES:
-        answer = page.goto(served.path(path), wait_until="domcontentloaded")
+        answer = page.goto(served.path(path))
         assert answer and answer.status == (404 if path == "/nothing" else 200), path
         page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
         if path in READ or theme == "light":
