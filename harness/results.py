@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from harness.measure.records import Benchmark, Ceilings
@@ -147,6 +148,12 @@ class CaseResult:
     benchmark: Benchmark | None = None  # None for a test, and where the benchmark was not accepted
     trace: CaseTrace | None = None  # of at most one case, in a judging that was asked to trace
     mismatches: tuple[MismatchMap, ...] = ()  # of each wrong output
+
+    @property
+    def worst_ratio(self) -> float | None:
+        """The worst error over its limit, of all outputs; NaN is worse than any. None where nothing was compared."""
+        ratios = (error.ratio for error in self.errors)
+        return max(ratios, key=lambda ratio: math.inf if math.isnan(ratio) else ratio, default=None)
 
 
 @dataclass(frozen=True)

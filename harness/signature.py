@@ -58,10 +58,10 @@ def declaration(parameters: Sequence[Parameter]) -> str:
     """The C prototype of solve(), one line, after the #include lines that its types need."""
     needed = [header for kind, header in HEADERS.items() if any(p.type == kind for p in parameters)]
     lines = [f"#include <{header}>\n" for header in needed]
-    return f'{"".join(lines)}extern "C" void solve({", ".join(map(_declare, parameters))});'
+    return f'{"".join(lines)}extern "C" void solve({", ".join(map(declare, parameters))});'
 
 
-def _declare(parameter: Parameter) -> str:
+def declare(parameter: Parameter) -> str:
     """`const float* q`: the parameter as the prototype has it."""
     if isinstance(parameter, Scalar):
         return f"{parameter.type} {parameter.name}"

@@ -20,13 +20,13 @@ from harness.report import (
     finding_pictures,
     measurement,
     roofline,
+    traffic,
     warp_pictures,
     wording,
 )
 from harness.report.excerpt import excerpt, printable
 from harness.report.grouping import Group, group_findings
 from harness.results import Access, CaseResult, Finding, Report
-from harness.traffic import CaseTraffic
 from harness.verdict import Verdict, verdict_of
 
 _MOST_FINDINGS = 100
@@ -41,8 +41,8 @@ def render(report: Report, source: str, repeat: str, date: str = "") -> str:
     page = _environment().get_template("report.html.j2").render(
         report=report, repeat=repeat, facts=_facts(report, date or _now()), findings=_findings(report, source),
         more_findings=max(0, len(group_findings(report)) - _MOST_FINDINGS), printed=_printed(report),
-        log=report.compile.log.strip()[:_MOST_LOG], traffic=_traffic(report), roofline=roofline.draw(report),
-        points=roofline.points(report), bars=bars.draw(report), warps=_warps(report),
+        log=report.compile.log.strip()[:_MOST_LOG], traffic=traffic.busiest(report.cases),
+        roofline=roofline.draw(report), points=roofline.points(report), bars=bars.draw(report), warps=_warps(report),
     )  # fmt: skip
     return destination.HTML.decode() + page + "\n"
 
@@ -150,12 +150,6 @@ def _printed(report: Report) -> tuple[str, str] | None:
             more = [f"... {len(lines) - _MOST_PRINTED} more lines"] if len(lines) > _MOST_PRINTED else []
             return case.name, "\n".join(lines[:_MOST_PRINTED] + more)
     return None
-
-
-def _traffic(report: Report) -> tuple[CaseResult, CaseTraffic] | None:
-    """The case that moved most."""
-    counted = [(case, case.traffic) for case in report.cases if case.traffic and case.traffic.sector_bytes]
-    return max(counted, key=lambda item: item[1].sector_bytes, default=None)
 
 
 def _warps(report: Report) -> tuple[CaseResult, list[warp_pictures.Picture]] | None:

@@ -60,7 +60,7 @@ def _case(case: CaseResult) -> dict[str, Any]:
     fields = dataclasses.asdict(dataclasses.replace(case, traffic=None, launches=()))
     fields["launches"] = [resources.shape_as_dict(shape) for shape in case.launches]
     fields["traffic"] = case.traffic and traffic.as_json(case.traffic)
-    fields["error"] = max((error.ratio for error in case.errors), key=_nan_is_worst, default=None)
+    fields["error"] = case.worst_ratio
     fields["time"] = fields.pop("seconds")
     fields["benchmark"] = case.benchmark and _benchmark(case.benchmark)
     order = (
@@ -76,10 +76,6 @@ def _benchmark(benchmark: Benchmark) -> dict[str, Any]:
     if timing:
         fields["timing"]["half_width"] = timing.half_width if timing.seconds else math.nan
     return fields
-
-
-def _nan_is_worst(ratio: float) -> float:
-    return math.inf if math.isnan(ratio) else ratio
 
 
 def plain(value: Any) -> Any:

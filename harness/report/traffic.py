@@ -30,12 +30,17 @@ _FLOP_NAMES = {"fma": "fused multiply-adds", "add_mul": "adds and multiplies", "
                "tensor": "tensor cores"}  # fmt: skip
 
 
+def busiest(cases: Sequence[CaseResult]) -> tuple[CaseResult, CaseTraffic] | None:
+    """The case that moved most bytes; None where none was counted."""
+    counted = [(case, case.traffic) for case in cases if case.traffic and case.traffic.sector_bytes]
+    return max(counted, key=lambda item: item[1].sector_bytes, default=None)
+
+
 def summary(cases: Sequence[CaseResult]) -> Iterator[RenderableType]:
     """The case that moved most bytes, in some five lines; nothing where no case was counted."""
-    counted = [(case, case.traffic) for case in cases if case.traffic is not None and case.traffic.sector_bytes]
-    if not counted:
+    if not (found := busiest(cases)):
         return
-    case, traffic = max(counted, key=lambda item: item[1].sector_bytes)
+    case, traffic = found
     head = Text("\n")
     head.append("traffic", style=_HEADING)
     head.append(f"  of {printable(case.name)}, {_NOTE}")

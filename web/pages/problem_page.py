@@ -12,7 +12,7 @@ from harness.cards import Card
 from harness.errors import UsageError
 from harness.problem import Problem
 from harness.report import benchmark_table
-from harness.signature import Scalar, Tensor
+from harness.signature import Scalar, Tensor, declare
 from web import catalogue
 from web.pages import preferences, rungs, templating
 from web.queue.base import Queue
@@ -73,18 +73,12 @@ def signature(problem: Problem) -> str:
     """The declaration of solve(), a parameter a line, with the shape of each tensor beside it."""
     *headers, _ = problem.declaration().split("\n")
     parameters = problem.signature
-    declared = [_declared(p) + "," * (n < len(parameters)) for n, p in enumerate(parameters, 1)]
+    declared = [declare(p) + "," * (n < len(parameters)) for n, p in enumerate(parameters, 1)]
     width = max(map(len, declared))
     lines = [
         f"    {text:{width}}  // {_about(p)}".rstrip(" /") for text, p in zip(declared, parameters, strict=True)
     ]  # fmt: skip
     return "\n".join([*headers, 'extern "C" void solve(', *lines]) + "\n);"
-
-
-def _declared(parameter: Tensor | Scalar) -> str:
-    if isinstance(parameter, Scalar):
-        return f"{parameter.type} {parameter.name}"
-    return f"{'const ' if parameter.role == 'in' else ''}{parameter.type}* {parameter.name}"
 
 
 def _about(parameter: Tensor | Scalar) -> str:

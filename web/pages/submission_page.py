@@ -13,11 +13,10 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from sqlalchemy import Engine
 
 from harness.problem import BASE
-from harness.report import bars, measurement, roofline, warp_pictures
+from harness.report import bars, measurement, roofline, traffic, warp_pictures
 from harness.report.excerpt import printable
 from harness.report.reading import ReportFormatError
-from harness.results import CaseResult, Report
-from harness.traffic import CaseTraffic
+from harness.results import Report
 from web.api import intake
 from web.pages import advice, findings, preferences, templating
 from web.store import judgings, submissions
@@ -51,7 +50,7 @@ def show(request: Request, submission_id: str) -> HTMLResponse:
         findings=findings.shown(told, source, language), advice=advised, most_findings=findings.MOST,
         log=findings.log(report),
         marks=findings.compiler_marks(report) | findings.marks(report), warps=warps,
-        pictures=warp_pictures.of_case(warps) if warps else [], traffic=_traffic(report),
+        pictures=warp_pictures.of_case(warps) if warps else [], traffic=traffic.busiest(report.cases),
         printed=list(_printed(report)), roofline=roofline.draw(report), points=roofline.points(report),
         bars=bars.draw(report), facts=_facts(report),
     )  # fmt: skip
@@ -134,12 +133,6 @@ def _printed(report: Report) -> Iterator[tuple[str, str, int]]:
         if case.stdout.strip():
             lines = case.stdout.rstrip().split("\n")
             yield case.name, "\n".join(lines[:MOST_PRINTED]), max(0, len(lines) - MOST_PRINTED)
-
-
-def _traffic(report: Report) -> tuple[CaseResult, CaseTraffic] | None:
-    """The case that moved most."""
-    counted = [(case, case.traffic) for case in report.cases if case.traffic and case.traffic.sector_bytes]
-    return max(counted, key=lambda item: item[1].sector_bytes, default=None)
 
 
 def _facts(report: Report) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from harness import events
@@ -50,7 +49,7 @@ def _compiled(result: CompileResult, name: str) -> dict[str, Any]:
 def _case(result: CaseResult) -> dict[str, Any]:
     return {
         "verdict": str(result.verdict), "seconds": result.seconds,
-        "ratio": max((error.ratio for error in result.errors), key=_nan_is_worst, default=None),
+        "ratio": result.worst_ratio,
         "stdout": result.stdout, "findings": [finding_as_json(finding) for finding in result.findings],
     }  # fmt: skip
 
@@ -60,10 +59,6 @@ def _benchmark(result: CaseResult) -> dict[str, Any]:
     return {
         "verdict": str(result.verdict), "score": benchmark.score if benchmark else None,
         "seconds": benchmark.seconds if benchmark else result.seconds,
-        "modelled": benchmark is None or benchmark.timing is None,
+        "modelled": benchmark is None or benchmark.modelled,
         "findings": [finding_as_json(finding) for finding in result.findings],
     }  # fmt: skip
-
-
-def _nan_is_worst(ratio: float) -> float:
-    return math.inf if math.isnan(ratio) else ratio

@@ -18,11 +18,13 @@ from sqlalchemy import Engine, Update, func, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from harness.report import json as report_json
+from harness.report import measurement
 from harness.results import CaseResult, Report
 from harness.verdict import Verdict
 from web.store import engine as database
 from web.store.models import CaseRow, EventRow, FindingRow, RunRow, SubmissionRow
 from web.store.records import Claim, Kind, State, StoredEvent
+from web.store.submissions import CURRENT, count_waiting
 
 
 def claim(
@@ -65,7 +67,7 @@ def begin(engine: Engine, claim: Claim) -> bool:
 def still_mine(engine: Engine, claim: Claim) -> bool:
     """Whether what this attempt writes still counts."""
     with database.reading(engine) as session:
-        return session.scalar(select(RunRow.id).where(*_mine(claim))) is not None
+        return _counts(session, claim)
 
 
 def cancel_requested(engine: Engine, claim: Claim) -> bool:
@@ -78,7 +80,7 @@ def cancel_requested(engine: Engine, claim: Claim) -> bool:
 def add_events(engine: Engine, claim: Claim, events: Iterable[tuple[str, Mapping[str, Any]]]) -> bool:
     """Append steps (type, data). False where the attempt counts no more, and nothing was written."""
     with database.writing(engine) as session:
-        if session.scalar(select(RunRow.id).where(*_mine(claim))) is None:
+        if not _counts(session, claim):
             return False
         for type_, data in events:
             _append(session, claim.run_id, type_, data)
@@ -91,11 +93,11 @@ def finish(engine: Engine, claim: Claim, report: Report) -> bool:
     The `finished` event is made here, so that whoever reads it finds the verdict in the store."""
     cases = list(report.cases)
     passed = sum(case.verdict is Verdict.ACCEPTED for case in cases)
-    data = report_json.as_dict(report)
+    modelled = measurement.modelled(report)
     values = {
         "state": State.FINISHED, "finished": _now(), "verdict": str(report.verdict), "passed": passed,
-        "total": len(cases), "seconds": report.seconds, "score": report.score, "modelled": data["modelled"],
-        "tier": report.tier or None, "seed": report.seed, "device": _device(report, data["modelled"]) or None,
+        "total": len(cases), "seconds": report.seconds, "score": report.score, "modelled": modelled,
+        "tier": report.tier or None, "seed": report.seed, "device": _device(report, modelled) or None,
         "dtype": report.dtype or None, "variant": report.variant or None,
         "report": zlib.compress(report_json.render(report).encode()),
     }  # fmt: skip
@@ -104,7 +106,7 @@ def finish(engine: Engine, claim: Claim, report: Report) -> bool:
             return False
         session.add_all(_case(claim.run_id, position, case) for position, case in enumerate(cases, 1))
         session.add_all(_findings(claim.run_id, report))
-        _append(session, claim.run_id, "finished", _finished(report, passed, len(cases), data["modelled"]))
+        _append(session, claim.run_id, "finished", _finished(report, passed, len(cases), modelled))
         return True
 
 
@@ -198,7 +200,7 @@ def position(engine: Engine, run_id: int) -> int | None:
 def waiting(engine: Engine) -> int:
     """How many are queued."""
     with database.reading(engine) as session:
-        return session.scalar(select(func.count()).select_from(RunRow).where(RunRow.state == State.QUEUED)) or 0
+        return count_waiting(session)
 
 
 def finding_as_json(finding: Any) -> dict[str, Any]:
@@ -221,13 +223,16 @@ def _mine(claim: Claim) -> tuple[Any, ...]:
     return RunRow.id == claim.run_id, RunRow.attempt == claim.attempt, RunRow.state == State.RUNNING
 
 
+def _counts(session: Session, claim: Claim) -> bool:
+    return session.scalar(select(RunRow.id).where(*_mine(claim))) is not None
+
+
 def _changed(session: Session, query: Update) -> bool:
     return bool(session.execute(query).rowcount)  # type: ignore[attr-defined]
 
 
 def _current(session: Session, submission_id: str) -> RunRow | None:
-    joined = (RunRow.submission_id == SubmissionRow.id) & (RunRow.number == SubmissionRow.current)
-    return session.scalar(select(RunRow).join(SubmissionRow, joined).where(SubmissionRow.id == submission_id))
+    return session.scalar(select(RunRow).join(SubmissionRow, CURRENT).where(SubmissionRow.id == submission_id))
 
 
 def _append(session: Session, run_id: int, type_: str, data: Mapping[str, Any]) -> None:
@@ -256,7 +261,7 @@ def _device(report: Report, modelled: bool) -> str:
 
 
 def _case(run_id: int, position: int, case: CaseResult) -> CaseRow:
-    ratio = max((error.ratio for error in case.errors), default=None)
+    ratio = case.worst_ratio
     return CaseRow(
         run_id=run_id, position=position, name=case.name, verdict=str(case.verdict),
         benchmark=case.benchmark is not None, ratio=ratio if ratio is None or ratio == ratio else None,

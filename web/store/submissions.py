@@ -32,7 +32,7 @@ def add(engine: Engine, request: Request, most_queued: int) -> tuple[Submission,
         return known, False
     try:
         with database.writing(engine) as session:
-            waiting = session.scalar(select(func.count()).select_from(RunRow).where(RunRow.state == State.QUEUED)) or 0
+            waiting = count_waiting(session)
             if waiting >= most_queued:
                 raise QueueFull
             row = _insert(session, request, waiting + 1)
@@ -43,6 +43,11 @@ def add(engine: Engine, request: Request, most_queued: int) -> tuple[Submission,
     found = get(engine, row)
     assert found
     return found, True
+
+
+def count_waiting(session: Session) -> int:
+    """How many judgings are queued."""
+    return session.scalar(select(func.count()).select_from(RunRow).where(RunRow.state == State.QUEUED)) or 0
 
 
 def _insert(session: Session, request: Request, position: int) -> str:
