@@ -47,6 +47,18 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise Stopped(number)
 
 
+def unwind_on_sigterm() -> None:
+    """For a process that another one holds and ends: SIGTERM raises Stopped, once, and a closing terminal is the other
+    one's affair."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _stop_once)
+
+
+def _stop_once(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Stopped(number)
+
+
 @contextlib.contextmanager
 def printing() -> Iterator[None]:
     """Around whatever prints. Raises BrokenPipeError where nobody reads any more, CannotPrint where it fails."""

@@ -23,8 +23,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from types import FrameType
-from typing import NoReturn
 
 from harness import streams
 from harness.grading.discovery import Entry
@@ -154,13 +152,7 @@ def _serve(channel: Connection, parent: int, folder: str, settings: Settings) ->
     """The worker's side."""
     bind_to_parent(parent)
     tempfile.tempdir = folder
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _stop)
+    streams.unwind_on_sigterm()
     with contextlib.suppress(streams.Stopped, EOFError, BrokenPipeError), channel:
         while True:
             channel.send(grade(channel.recv(), settings, channel.send))
-
-
-def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise streams.Stopped(number)

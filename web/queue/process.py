@@ -28,10 +28,9 @@ import threading
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
-from harness.streams import Stopped
+from harness.streams import Stopped, unwind_on_sigterm
 from web.queue.manner import Manner
 from web.store.records import Claim
 
@@ -117,8 +116,7 @@ def main() -> None:
     channel, folder = Connection(int(sys.argv[1])), sys.argv[2]
     claims: queue.SimpleQueue[Any] = queue.SimpleQueue()
     try:
-        signal.signal(signal.SIGTERM, _stop)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        unwind_on_sigterm()
         threading.Thread(target=_listen, args=(channel, claims), daemon=True).start()
         _serve(channel, claims)
     except Stopped:
@@ -158,11 +156,6 @@ def _listen(channel: Connection, claims: queue.SimpleQueue[Any]) -> NoReturn:
     time.sleep(_GRACE)
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("a process outlived SIGKILL")
-
-
-def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise Stopped(number)
 
 
 if __name__ == "__main__":
